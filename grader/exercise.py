@@ -6,23 +6,24 @@ of what it means; the sentence is also what a fault says would be right.
 
 from __future__ import annotations
 
-import ast
 import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from grader.faults import blame_validation
-from grader.located import Document, Fault, Location, listing, read
+from grader.consistency import blame_surroundings
+from grader.faults import blame_validation, shown
+from grader.located import Document, Fault, listing, read
 
 SPECIFICATION = "exercise.yaml"
-DATA = "data.py"  # imported by the learner's script and by the baseline alike
 
 Text = Annotated[str, Field(pattern=r"\S")]
-PythonFile = Annotated[str, Field(pattern=r"^[\w-]+\.py$", description="the name of a Python file beside exercise.yaml")]
+PythonFile = Annotated[
+    str, Field(pattern=r"^[\w-]+\.py$", description="the name of a Python file beside exercise.yaml")
+]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Points = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
 
@@ -97,6 +98,9 @@ class Specification(Specified):
     hints: list[Text] = Field(min_length=1, description="hints, each more explicit than the last")
 
 
+_DEFAULTS = {name: field.default for name, field in Specification.model_fields.items()}
+
+
 class Exercise(Specification):
     """A complete exercise: its specification and the folder it lies in (absolute, like `solution`)."""
 
@@ -134,12 +138,12 @@ def load_exercise(folder: Path | str) -> Exercise:
     specification = None
     if document.value is not None or not document.faults:
         specification = _validate(document)
-        _check_files(document, folder)
-        _check_points(document, folder)
-        _check_devices(document)
+        if isinstance(document.value, dict):
+            blame_surroundings(document, _DEFAULTS)
     if document.faults or specification is None:
         count = len(document.faults)
-        raise BrokenExercise(f"{file} has {count} fault{'s' * (count != 1)}.", document.faults)
+        summary = f"The exercise in {folder} has {count} fault{'s' * (count != 1)}."
+        raise BrokenExercise(summary, document.faults)
     fields = {name: getattr(specification, name) for name in type(specification).model_fields}
     folder = folder.resolve()
     if specification.solution is not None:
@@ -148,6 +152,8 @@ def load_exercise(folder: Path | str) -> Exercise:
 
 
 def _nothing_there(folder: Path) -> Fault:
+    if (folder.parent / SPECIFICATION).is_file():
+        return Fault(folder, "something inside an exercise", f"the exercise's folder, {folder.parent}")
     known = find_exercises(folder.parent) or find_exercises(Path("exercises"))
     if not folder.exists():
         found = "no such folder"
@@ -165,7 +171,7 @@ def _nothing_there(folder: Path) -> Fault:
 
 def _validate(document: Document) -> Specification | None:
     if not isinstance(document.value, dict):
-        found = "an empty file" if document.value is None else "something else than keys and values"
+        found = "an empty file" if document.value is None else shown(document.value)
         document.blame((), found, "`title: ...` and the other keys of an exercise, one a line")
         return None
     try:
@@ -173,30 +179,3 @@ def _validate(document: Document) -> Specification | None:
     except ValidationError as error:
         blame_validation(document, Specification, error)
         return None
-
-
-def _check_files(document: Document, folder: Path) -> None:
-    for key in ("script", "baseline"):
-        name = document.at((key,), Specification.model_fields[key].default)
-        if isinstance(name, str) and not (folder / name).is_file():
-            document.blame((key,), f"no file {name} in {folder}", _nearest_file(name, folder))
-    if not (folder / DATA).is_file():
-        document.blame_place(None, f"no file {DATA} in {folder}", f"{DATA}, which the scripts take their data from")
-    solution = document.at(("solution",))
-    if isinstance(solution, str) and not (folder / solution).is_file():
-        document.blame(
-            ("solution",), f"no file {solution}, seen from {folder}", "the path of the solution's script"
-        )
-
-
-def _nearest_file(name: str, folder: Path) -> str:
-    near = difflib.get_close_matches(name, [path.name for path in folder.glob("*.py")], n=1)
-    return f"{near[0]}, which is there, or the file added" if near else "the name of a file that is there"
-
-
-def _check_points(document: Document, folder: Path) -> None:
-    """Hold the points against the checks that checks.py defines."""
-
-
-def _check_devices(document: Document) -> None:
-    """Hold the simulated GPUs against the profiles there are and against the minimum."""

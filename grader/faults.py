@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from grader.located import Document, Location
 
 _KINDS = {
-    "string_type": "text",
+    "string_type": "text, in quotes where it looks like something else",
     "path_type": "text",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -24,10 +24,10 @@ _KINDS = {
     "model_type": "keys and values",
 }
 _BOUNDS = {
-    "greater_than": "a number above {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "less_than": "a number below {lt}",
-    "less_than_equal": "a number of at most {le}",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "a number of at most {le:g}",
     "too_short": "at least {min_length}",
     "too_long": "at most {max_length}",
 }
@@ -72,7 +72,7 @@ def shown(value: Any) -> str:
 def _blame_unknown_key(document: Document, model: type[BaseModel], location: Location) -> None:
     parent = _model_at(model, location[:-1])
     known = list(parent.model_fields) if parent else []
-    near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(location[-1]), known, n=1)
     expected = f"`{near[0]}`?" if near else f"one of {', '.join(known)}"
     document.blame(location, f"the unknown key `{location[-1]}`", expected, key=True)
 

@@ -69,9 +69,17 @@ class Document:
     values: dict[Location, Place] = field(default_factory=dict)
     keys: dict[Location, Place] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    blamed: set[Location] = field(default_factory=set)
 
     def blame(self, location: Location, found: str, expected: str, *, key: bool = False) -> None:
-        """Note a fault of the value at `location`, of its key, or of the nearest thing around it that exists."""
+        """Note a fault of the value at `location`, or of its key.
+
+        Where neither exists the fault stands at the nearest thing around it. A location is blamed once:
+        what is found there later mostly follows from the first fault.
+        """
+        if location in self.blamed:
+            return
+        self.blamed.add(location)
         place = self.keys.get(location) if key else None
         while place is None and location not in self.values and location:
             location = location[:-1]
@@ -107,7 +115,8 @@ def read(file: Path) -> Document:
     try:
         document.text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
-        document.blame_place(None, f"a byte at position {problem.start} that is not UTF-8", "a text file in UTF-8")
+        found = f"a byte at position {problem.start} that is not UTF-8"
+        document.blame_place(None, found, "a text file in UTF-8")
         return document
     except OSError as problem:
         document.blame_place(None, problem.strerror or str(problem), "a file that can be read")
@@ -140,26 +149,33 @@ class _Conversion:
 
     def __init__(self, document: Document, yaml: YAML) -> None:
         self.document, self.yaml = document, yaml
+        self.anchored: set[int] = set()
 
     def convert(self, node: Node, location: Location) -> Any:
-        place = _place(node.start_mark)
-        self.document.values[location] = place
+        self.document.values[location] = _place(node.start_mark)
+        if node.start_mark.index == node.end_mark.index and location in self.document.keys:
+            # No value at all: its mark is wherever the next thing begins, so the key stands for it.
+            self.document.values[location] = self.document.keys[location]
         if node.anchor:
-            expected = "the value itself, written out in each place: anchors and aliases are not used here"
-            self.document.blame_place(place, f"an anchor or alias named {node.anchor!r}", expected)
+            if id(node) in self.anchored:  # an alias: the same node again, perhaps inside of itself
+                self.document.blamed.add(location)
+                return None
+            self.anchored.add(id(node))
+            expected = "the value itself in each place: anchors and aliases are not used here"
+            self.document.blame(location, f"the anchor `&{node.anchor}`", expected)
         if isinstance(node, MappingNode):
             return self._mapping(node, location)
         if isinstance(node, SequenceNode):
             return [self.convert(item, (*location, index)) for index, item in enumerate(node.value)]
-        return self._scalar(node)
+        return self._scalar(node, location)
 
     def _mapping(self, node: MappingNode, location: Location) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             place = _place(key_node.start_mark)
             if not isinstance(key_node, ScalarNode) or key_node.tag != _TAG + "str":
-                written = getattr(key_node, "value", "")
-                found = f"{written!r} as a key" if isinstance(written, str) else "a list or mapping as a key"
+                scalar = isinstance(key_node, ScalarNode)
+                found = f"`{key_node.value}` as a key" if scalar else "a list or mapping as a key"
                 self.document.blame_place(place, found, "a key that is a word")
                 continue
             key = key_node.value
@@ -172,11 +188,11 @@ class _Conversion:
             values[key] = self.convert(value_node, (*location, key))
         return values
 
-    def _scalar(self, node: Node) -> Any:
+    def _scalar(self, node: Node, location: Location) -> Any:
         if node.tag not in _PLAIN_TAGS:
-            self.document.blame_place(_place(node.start_mark), f"the tag {node.tag!r}", "a plain value without a tag")
+            self.document.blame(location, f"the tag `{node.tag}`", "a plain value without a tag")
             return None
-        if node.tag == _TAG + "timestamp":  # text for us: no exercise holds dates
+        if node.tag == _TAG + "timestamp":  # for people a text like any other
             return node.value
         return self.yaml.constructor.construct_object(node)
 

@@ -141,7 +141,9 @@ def _folder(folder):
     for split in ("train", "validation"):
         file = folder / f"{split}.safetensors"
         if not file.is_file():
-            raise DataProblem(f"{file} is missing: EXERCISE_DATA=folder:DIR needs it, with images and targets.")
+            raise DataProblem(
+                f"{file} is missing; EXERCISE_DATA=folder:DIR needs it, with images and targets."
+            )
         tensors = load_file(file)
         parts.append(Images(tensors["images"], tensors["targets"], split))
     return Splits(*parts)
@@ -169,7 +171,7 @@ def _mnist(name, folder, download):
     }[name]
     try:
         raw = [kind(folder, train=train, download=download) for train in (True, False)]
-    except RuntimeError as problem:  # torchvision found the files neither here nor, if asked to, on the network
+    except RuntimeError as problem:  # the files are neither here nor, where it was asked, on the network
         raise DataProblem(
             f"{folder / kind.__name__ / 'raw'} does not hold the four IDX files of {kind.__name__} "
             f"({problem}). With a network, EXERCISE_DATA={name}+download:{folder} fetches them; without one, "
