@@ -82,7 +82,7 @@ def test_an_exercise_cannot_be_changed(folder):
         load_exercise(folder).title = "Another"
 
 
-# What is replaced in VALID, and for each fault: its line, and parts of what was found and of what is expected.
+# What is replaced in VALID by what; for each fault its line, and parts of what was found and expected.
 BROKEN = {
     "a percentage for a share": ("0.40", "40", [(15, "40", "0.40 for 40 %")]),
     "negative points": ("runs: 5", "runs: -5", [(17, "-5", "at least 0")]),
