@@ -79,17 +79,17 @@ def _blame_points(document: Document, folder: Path, defaults: Mapping[str, Any])
 def check_ids(tree: ast.Module) -> list[str]:
     """Return the ids of the checks that a module defines, in its order.
 
-    A check is a function decorated with `check("ID", ...)`.
+    A check is a function decorated with `check("ID", ...)` or `check(id="ID", ...)`.
     """
     ids = []
     for node in tree.body:
-        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
-            match decorator:
-                case ast.Call(
-                    func=ast.Name(id="check") | ast.Attribute(attr="check"),
-                    args=[ast.Constant(value=str(identifier)), *_],
-                ):
-                    ids.append(identifier)
+        for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+            match call:
+                case ast.Call(func=ast.Name(id="check") | ast.Attribute(attr="check")):
+                    first = call.args[:1] or [word.value for word in call.keywords if word.arg == "id"]
+                    ids += [
+                        a.value for a in first if isinstance(a, ast.Constant) and isinstance(a.value, str)
+                    ]
     return ids
 
 

@@ -41,7 +41,7 @@ from grader.check import check
 def test_runs(evidence):
     pass
 
-@check("wrapped", title="It is wrapped")
+@check(id="wrapped", title="It is wrapped")
 def test_wrapped(evidence):
     pass
 """

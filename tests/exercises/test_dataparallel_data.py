@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+
+from grader.exercise import load_exercise
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +238,12 @@ def test_each_parameter_has_numbers_of_its_own(data):
     assert model[0].weight.requires_grad
 
 
-# Scripts
+# Scripts and text
+
+
+def test_the_readme_states_the_points_of_the_specification(dataparallel):
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \|", (dataparallel / "README.md").read_text(), re.MULTILINE)
+    assert {check: float(points) for check, points in rows} == load_exercise(dataparallel).points
 
 
 def statements(script):
