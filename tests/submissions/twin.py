@@ -1,0 +1,76 @@
+"""A small twin of an exercise, so that hundreds of submissions can be graded in a few minutes.
+
+The twin is made from the exercise itself by replacing numbers, in baseline, data and submissions alike: a
+twelfth of the channels, a quarter of the rows and of the batch, and a larger learning rate, to learn as much
+in as many steps. Its simulated GPU is slower in the same proportion, so that splitting a batch saves
+about as much as it does in the original.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+REPOSITORY = Path(__file__).parents[2]
+ORIGINAL = REPOSITORY / "exercises" / "dataparallel"
+SOLUTION = REPOSITORY / "solutions" / "dataparallel" / "train.py"
+CATALOGUE = REPOSITORY / "grader" / "simgpu" / "catalogue"
+
+# What a number of the original becomes, wherever it stands as a word of its own: channels, batch sizes,
+# rows of the training and the validation images, learning rate.
+NUMBERS = {"48": "4", "1024": "256", "512": "128", "256": "64", "1280": "320", "1e-3": "1e-2"}
+_NUMBER = re.compile(r"(?<![\w.])(" + "|".join(map(re.escape, NUMBERS)) + r")(?![\w.])")
+
+# A step's floating-point operations: 275 million per row in the original, 2.2 million in the twin, which
+# also has a quarter of the rows; its bytes are those of a twelfth of the channels and a quarter of the rows.
+COMPUTE_RATIO, BANDWIDTH_RATIO = 500, 48
+SPEED_RUN = "synthetic:512"  # four steps an epoch
+SECONDS = 60  # wall clock of one run: ample even on a busy machine
+
+
+def shrink(source: str) -> str:
+    """Return a script of the exercise as the script of its twin."""
+    return _NUMBER.sub(lambda match: NUMBERS[match[1]], source)
+
+
+def make_twin(folder: Path) -> Path:
+    """Create the twin under `folder`, with its solution and its GPU profile; return the exercise's folder."""
+    exercise = folder / "exercises" / ORIGINAL.name
+    exercise.mkdir(parents=True)
+    for file in sorted(ORIGINAL.glob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        text = text if file.name == "checks.py" else shrink(text)
+        (exercise / file.name).write_text(text, encoding="utf-8")
+    shutil.copy(ORIGINAL / "README.md", exercise)
+    solution = folder / "solutions" / ORIGINAL.name / SOLUTION.name
+    solution.parent.mkdir(parents=True)
+    solution.write_text(shrink(SOLUTION.read_text(encoding="utf-8")), encoding="utf-8")
+    profile = folder / "twin.yaml"
+    _write_profile(profile)
+    _write_specification(exercise / "exercise.yaml", profile)
+    return exercise
+
+
+def _write_profile(path: Path) -> None:
+    """The default GPU, slower by as much as the twin's work is less."""
+    yaml = YAML()
+    profile = yaml.load(CATALOGUE / "T4.yaml")
+    profile["name"] = "twin"
+    profile["gpu"]["achieved_tflops"]["float32"]["value"] /= COMPUTE_RATIO
+    profile["gpu"]["achieved_tflops"]["float16"]["value"] /= COMPUTE_RATIO
+    profile["gpu"]["achieved_bandwidth_gb_s"]["value"] /= BANDWIDTH_RATIO
+    yaml.dump(profile, path)
+
+
+def _write_specification(path: Path, profile: Path) -> None:
+    yaml = YAML()
+    specification = yaml.load(ORIGINAL / "exercise.yaml")
+    specification["devices"]["simulated"] = f"2x{profile}"
+    specification["speed_run"]["data"] = SPEED_RUN
+    specification["thresholds"]["validation_accuracy"] = 0.6
+    specification["limits"]["seconds"] = SECONDS
+    specification["limits"]["memory_gigabytes"] = 3
+    yaml.dump(specification, path)

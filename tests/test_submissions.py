@@ -1,0 +1,152 @@
+"""Every submission of the corpus gets the verdict that its header states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grader.grade import Grade, Outcome
+from tests.submissions import harness
+from tests.submissions.harness import Submission, check_of, corpus, grade_on_twin, summary, told
+from tests.submissions.mutations import MUTATIONS, Mutation
+from tests.submissions.twin import SOLUTION, make_twin
+
+RIGHT, WRONG, HOSTILE = corpus("right"), corpus("wrong"), corpus("hostile")
+CHECKS = {"runs", "wrapped", "placement", "recipe", "speed", "accuracy"}
+FEWEST_STYLES = 4  # that a mutation must apply to
+
+
+@pytest.fixture(scope="session")
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_twin(tmp_path_factory.mktemp("twin"))
+
+
+@pytest.fixture(scope="session")
+def points_of(twin: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Return the score of a script on the twin; many attacks share what is left without them."""
+    known: dict[str, float] = {}
+
+    def points(source: str) -> float:
+        if source not in known:
+            known[source] = grade_on_twin(twin, source, tmp_path_factory.mktemp("remainder")).score
+        return known[source]
+
+    return points
+
+
+def by_name(submissions: list[Submission]):
+    return pytest.mark.parametrize("submission", submissions, ids=lambda submission: submission.name)
+
+
+def test_the_corpus_is_complete_and_its_headers_are_sound():
+    assert len(WRONG) >= 30
+    assert len(RIGHT) >= 9
+    assert len(HOSTILE) >= 12
+    for submission in WRONG:
+        assert submission.fields["says"], submission.name
+        assert set(submission.listed("fails") + submission.listed("passes")) <= CHECKS, submission.name
+        assert submission.listed("fails"), submission.name
+    for submission in HOSTILE:
+        assert float(submission.fields["at most"]) < 100, submission.name
+        assert submission.without_attack != submission.source, submission.name
+
+
+@by_name(RIGHT)
+def test_a_right_submission_gets_every_point(submission: Submission, twin: Path, tmp_path: Path):
+    grade = grade_on_twin(twin, submission.source, tmp_path)
+    assert (grade.score, grade.max_score) == (100, 100), summary(grade)
+    assert grade.outcome is Outcome.PASSED
+
+
+@by_name(WRONG)
+def test_a_mistake_fails_its_check_and_is_named(submission: Submission, twin: Path, tmp_path: Path):
+    grade = grade_on_twin(twin, submission.source, tmp_path, submission.seconds)
+    assert_mistake(grade, submission.listed("fails"), submission.fields["says"])
+    for identifier in submission.listed("passes"):
+        assert check_of(grade, identifier).outcome is Outcome.PASSED, summary(grade)
+    if "outcome" in submission.fields:
+        assert check_of(grade, submission.listed("fails")[0]).outcome == submission.fields["outcome"], (
+            summary(grade)
+        )
+
+
+@pytest.mark.parametrize(
+    ("mutation", "submission"),
+    [pytest.param(m, s, id=f"{m.name}-{s.name}") for m in MUTATIONS for s in RIGHT if m.apply(s.source)],
+)
+def test_a_mistake_is_found_in_every_style(
+    mutation: Mutation, submission: Submission, twin: Path, tmp_path: Path
+):
+    source = mutation.apply(submission.source)
+    assert source is not None
+    assert_mistake(grade_on_twin(twin, source, tmp_path), [mutation.fails], mutation.says)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_mutation_applies_to_several_styles(mutation: Mutation):
+    assert sum(mutation.apply(submission.source) is not None for submission in RIGHT) >= FEWEST_STYLES
+
+
+@by_name(HOSTILE)
+def test_an_attack_gains_nothing(submission: Submission, twin: Path, tmp_path: Path, points_of):
+    before = set(tmp_path.parent.parent.rglob("*"))
+    if submission.fields.get("through") == "command line":
+        file = tmp_path / "train.py"
+        file.write_text(harness.shrink(submission.source), encoding="utf-8")
+        code, grade = harness.grade_by_command(twin, file)
+        assert code in (0, 1)
+    else:
+        grade = grade_on_twin(twin, submission.source, tmp_path, submission.seconds)
+    assert grade.max_score == 100
+    assert grade.score <= float(submission.fields["at most"]), summary(grade)
+    assert grade.score <= points_of(submission.without_attack), summary(grade)
+    assert grade.outcome is not Outcome.PASSED
+    Grade.model_validate_json(grade.model_dump_json(exclude={"score", "max_score"}))
+    assert not marked_processes(), "a process was left behind"
+    assert not {p.name for p in set(tmp_path.parent.parent.rglob("*")) - before} & {
+        "conftest.py",
+        "grade.json",
+    }
+
+
+def marked_processes() -> list[str]:
+    """Return the command lines of processes that the corpus started and that still run."""
+    lines = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if "left-behind-marker" in line:
+            lines.append(line)
+    return lines
+
+
+def assert_mistake(grade: Grade, fails: list[str], says: str) -> None:
+    """None of `fails` passes, and the first of them tells the learner what `says` says."""
+    for identifier in fails:
+        check = check_of(grade, identifier)
+        assert check.outcome not in (Outcome.PASSED, Outcome.UNGRADABLE, Outcome.INCONCLUSIVE), summary(grade)
+        assert check.score == 0, summary(grade)
+    first = check_of(grade, fails[0])
+    assert first.outcome is not Outcome.SKIPPED, summary(grade)
+    assert says in told(grade, first), summary(grade)
+
+
+FULL_SIZE = {
+    "stub": (harness.REPOSITORY / "exercises" / "dataparallel" / "train.py", 1),
+    "solution": (SOLUTION, 0),
+    "loop in another style": (harness.CORPUS / "right" / "loop_in_another_style.py", 0),
+    "half of each batch": (harness.CORPUS / "wrong" / "half_of_each_batch.py", 1),
+}
+
+
+@pytest.mark.parametrize(("file", "code"), FULL_SIZE.values(), ids=FULL_SIZE)
+def test_the_real_exercise_grades_at_full_size(file: Path, code: int, dataparallel: Path):
+    exit_code, grade = harness.grade_by_command(dataparallel, file)
+    assert exit_code == code, summary(grade)
+    assert (grade.score == 100) is (code == 0), summary(grade)
+    assert grade.devices.label == "2 simulated T4"
+    assert grade.accuracy.validation is not None
+    assert grade.accuracy.validation > 0.75
