@@ -189,8 +189,11 @@ class RunEvidence(Record):
     architecture: Architecture | None = None
     precision: dict[str, str] = {}  # global switches, e.g. {"float32_matmul": "highest"}
     accuracy: Accuracy | None = None  # accuracy run only
+    weights_difference: float | None = None
+    # ||w - baseline's w|| / ||baseline's w - initial w||, over all parameters; the accuracy run of a
+    # submission only. Honest data parallelism stays below 0.05 (rounding amplified by Adam).
     devices: list[DeviceUse] = []
-    spans: list[Span] = []  # the last training step of the first epoch (simulated GPUs only)
+    spans: list[Span] = []  # one training step of the first epoch (simulated GPUs only)
     tampering: list[str] = []  # functions of torch or the grader found replaced
     warnings: list[str] = []  # warnings that torch gave, once each
 

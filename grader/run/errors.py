@@ -1,0 +1,71 @@
+"""An exception of the script as the learner should see it: their frames and torch's, none of ours."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+from typing import Any
+
+_GRADER = str(Path(__file__).resolve().parents[1])
+_FRAME = re.compile(r'^(?P<indent> *)File "(?P<file>[^"]+)", line (?P<line>\d+)')
+
+
+def describe(fault: BaseException, folder: Path) -> dict[str, Any]:
+    """Return the fields of a `ScriptError`; `folder` is where the submission was copied to."""
+    if isinstance(fault, SystemExit):
+        message = fault.code if isinstance(fault.code, str) else f"the script ended itself with exit code {fault.code}"
+    else:
+        message = str(fault)
+    lines = "".join(traceback.format_exception(fault)).splitlines()
+    return {
+        "type": type(fault).__name__,
+        "message": clean(message, folder)[:8000],
+        "traceback": clean("\n".join(lines), folder)[-16000:],
+        "site": _site(fault, folder),
+    }
+
+
+def clean(text: str, folder: Path) -> str:
+    """Drop the grader's frames from a traceback's text and shorten the submission's paths.
+
+    Works on text because a replica's traceback is part of the message that DataParallel raises.
+    """
+    kept, dropping, indent = [], False, 0
+    for line in text.splitlines():
+        frame = _FRAME.match(line)
+        if frame:
+            indent = len(frame["indent"])
+            dropping = frame["file"].startswith((_GRADER, "<frozen")) or frame["file"] == "<string>"
+        elif dropping:
+            # A frame's source and marker lines stand deeper than its File line.
+            dropping = line.startswith(" " * (indent + 1))
+        if not dropping:
+            kept.append(line.replace(f"{folder}/", "").replace(str(folder), "."))
+    return "\n".join(kept)
+
+
+def _site(fault: BaseException, folder: Path) -> dict[str, Any] | None:
+    """The deepest place in the submission, also inside a replica's traceback or a syntax error."""
+    if isinstance(fault, SyntaxError) and fault.filename and Path(fault.filename).parent == folder:
+        return {"file": Path(fault.filename).name, "line": fault.lineno or 1, "code": (fault.text or "").strip()}
+    found = None
+    for line in [
+        *"".join(traceback.format_exception(fault)).splitlines(),
+        *str(fault).splitlines(),
+    ]:
+        frame = _FRAME.match(line)
+        if frame and Path(frame["file"]).is_relative_to(folder):
+            found = (Path(frame["file"]), int(frame["line"]))
+    if found is None:
+        return None
+    path, number = found
+    return {"file": str(path.relative_to(folder)), "line": number, "code": source_line(path, number)}
+
+
+def source_line(path: Path, number: int) -> str:
+    """Return the stripped line `number` (from 1) of `path`, or nothing."""
+    try:
+        return path.read_text(errors="replace").splitlines()[number - 1].strip()[:200]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,133 @@
+"""The parent's own look at a trained model: returned weights in the untouched network, held-out images."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from grader.evidence import Accuracy
+from grader.exercise import Exercise
+
+_ROWS_AT_ONCE = 256
+
+
+class WeightsRefused(ValueError):
+    """The returned weights are not those of the exercise's network; the text says how."""
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[None]:
+    """Let the exercise's modules import each other, and forget them afterwards."""
+    before = sys.modules.pop("data", None)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop("data", None)
+        if before is not None:
+            sys.modules["data"] = before
+
+
+class Material:
+    """The exercise's data and network, loaded into the parent. Only the exercise's own files are imported."""
+
+    def __init__(self, exercise: Exercise) -> None:
+        with _beside(exercise.folder):
+            self._data = _load(exercise.folder / "data.py")
+            self._baseline = _load(exercise.folder / exercise.baseline)
+        self._exercise = exercise
+        self.train, self.validation, self.held_out = self._data.splits(exercise.accuracy_run.data)
+
+    def write(self, folder: Path) -> str:
+        """Write what the script may see to `folder`; return the EXERCISE_DATA that names it."""
+        from safetensors.torch import save_file
+
+        for images, name in ((self.train, "train"), (self.validation, "validation")):
+            tensors = {"images": images.images.contiguous(), "targets": images.targets.contiguous()}
+            save_file(tensors, folder / f"{name}.safetensors")
+        return f"folder:{folder}"
+
+    @functools.cached_property
+    def known_samples(self) -> dict[int, str]:
+        """CRC-32 of every image that the script may see, and which split it belongs to."""
+        known: dict[int, str] = {}
+        for images, name in ((self.validation, "validation"), (self.train, "train")):
+            known |= {zlib.crc32(row.tobytes()): name for row in images.images.flatten(1).numpy()}
+        return known
+
+    def accuracy(self, weights: bytes) -> Accuracy:
+        """Evaluate safetensors weights; raises WeightsRefused."""
+        model = self._network()
+        _fill(model, weights)
+        judged = self.held_out if self.held_out is not None else self.validation
+        return Accuracy(train=_share_right(model, self.train), validation=_share_right(model, judged))
+
+    def difference(self, weights: bytes, baseline: bytes) -> float:
+        """Return ||w - b|| / ||b - initial|| over all parameters; raises WeightsRefused."""
+        import torch
+
+        ours, theirs, start = self._network(), self._network(), self._data.initial_weights(self._network())
+        _fill(ours, baseline)
+        _fill(theirs, weights)
+        vectors = [
+            torch.cat([parameter.detach().double().flatten() for parameter in model.parameters()])
+            for model in (theirs, ours, start)
+        ]
+        moved = (vectors[1] - vectors[2]).norm().item()
+        return (vectors[0] - vectors[1]).norm().item() / max(moved, 1e-12)
+
+    def _network(self) -> Any:
+        return getattr(self._baseline, self._exercise.model)()
+
+
+def _load(path: Path) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[path.stem] = module
+    try:
+        specification.loader.exec_module(module)
+    finally:
+        if path.stem != "data":  # the other modules of the exercise import it by this name
+            del sys.modules[path.stem]
+    return module
+
+
+def _fill(model: Any, weights: bytes) -> None:
+    import safetensors.torch
+    import torch
+
+    try:
+        state = safetensors.torch.load(weights)
+    except Exception as fault:  # whatever the library makes of a forged file
+        raise WeightsRefused(f"the returned weights cannot be read ({type(fault).__name__})") from None
+    wanted = model.state_dict()
+    if missing := sorted(set(wanted) ^ set(state)):
+        raise WeightsRefused(f"the returned weights are of another network: {', '.join(missing[:4])}")
+    for name, tensor in wanted.items():
+        if tensor.shape != state[name].shape:
+            shapes = f"{list(state[name].shape)} instead of {list(tensor.shape)}"
+            raise WeightsRefused(f"the returned weights are of another network: {name} has shape {shapes}")
+    with torch.no_grad():
+        for name, tensor in wanted.items():
+            tensor.copy_(state[name])
+
+
+def _share_right(model: Any, images: Any) -> float:
+    import torch
+
+    model.eval()
+    right = 0
+    with torch.inference_mode():
+        for first in range(0, len(images.targets), _ROWS_AT_ONCE):
+            rows = slice(first, first + _ROWS_AT_ONCE)
+            right += (model(images.images[rows]).argmax(1) == images.targets[rows]).sum().item()
+    return right / len(images.targets)

@@ -1,0 +1,180 @@
+"""All runs of one grading, in order: the baseline's from the cache where possible, then the submission's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from grader.devices import Devices, parse_choice, resolve
+from grader.evidence import Evidence, RunEvidence, RunOutcome, Runs, Timing
+from grader.exercise import Exercise
+from grader.run import cache, measure, nvml, submission
+from grader.run.assemble import assemble
+from grader.run.evaluate import Material, WeightsRefused
+from grader.run.launch import RawRun, Request, Server
+from grader.run.protocol import Fence
+
+_PATIENCE = 12  # a submission may take so many times the baseline's time, and a minute at least
+_PATIENCE_SECONDS = 60.0
+_STEPS = 6
+
+
+class Progress(Protocol):
+    """Told what is being done; `done` of `total` steps are finished."""
+
+    def __call__(self, text: str, done: int, total: int) -> None: ...
+
+
+def gather(
+    exercise: Exercise,
+    submitted: Path | None = None,
+    gpus: str = "auto",
+    progress: Progress | None = None,
+    use_cache: bool = True,
+    server: Server | None = None,
+) -> Evidence:
+    """Run what needs to be run and return the evidence.
+
+    `server` is a run server to use (it stays open); by default one is started and closed again.
+    Raises BadDeviceChoice, NoSuchDevices, SubmissionMissing or ServerBroken; whatever the submission
+    does is evidence, never an exception.
+    """
+    script, helpers = submission.files(exercise, submitted)
+    devices, machine = resolve(parse_choice(gpus), exercise.devices.simulated, exercise.devices.minimum)
+    with contextlib.ExitStack() as stack:
+        if server is None:
+            server = stack.enter_context(Server(visible_gpus(devices)))
+        server.start()  # imports torch while this process does the same
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grade-data-")))
+        grading = _Grading(exercise, devices, machine, server, folder, progress or (lambda *_: None))
+        return grading.evidence(script, helpers, str(submitted or script), use_cache)
+
+
+class _Grading:
+    def __init__(
+        self,
+        exercise: Exercise,
+        devices: Devices,
+        machine: str | None,
+        server: Server,
+        folder: Path,
+        progress: Progress,
+    ) -> None:
+        self.exercise, self.devices, self.machine = exercise, devices, machine
+        self.server, self.progress = server, progress
+        self._done = 0
+        with self._step("loading the data"):
+            self.material = Material(exercise)
+            self.accuracy_data = self.material.write(folder)
+
+    @contextlib.contextmanager
+    def _step(self, text: str) -> Iterator[None]:
+        self.progress(text, self._done, _STEPS)
+        yield
+        self._done += 1
+        self.progress(text, self._done, _STEPS)
+
+    def evidence(self, script: Path, helpers: list[Path], name: str, use_cache: bool) -> Evidence:
+        """Run the baseline, then the submission, and evaluate both."""
+        known = self._baseline(use_cache)
+        seconds = max(_PATIENCE_SECONDS, _PATIENCE * known.runs.accuracy.wall_seconds)
+        with self._step(f"accuracy run of {script.name}"):
+            raw = self._run(script, helpers, "accuracy", seconds)(lambda fence: True)
+        accuracy = self._judged(raw, known.weight_bytes)
+        timing = Timing()
+        baseline, speed = known.runs, _not_run(accuracy)
+        with self._step(f"speed run of {script.name}"):
+            if accuracy.outcome is RunOutcome.COMPLETED:
+                runner = self._run(script, helpers, "speed", seconds)
+                baseline, speed, timing = self._timed(known.runs, runner)
+        return Evidence(
+            exercise=self.exercise.name,
+            submission=name,
+            devices=self.devices,
+            baseline=baseline,
+            submitted=Runs(accuracy=accuracy, speed=speed),
+            timing=timing,
+            known_samples=self.material.known_samples,
+        )
+
+    def _timed(self, baseline: Runs, runner: measure.Runner) -> tuple[Runs, RunEvidence, Timing]:
+        if self.machine is not None:
+            speed, seconds, _ = measure.simulated(runner, self.exercise.speed_run.epochs)
+            theirs = [epoch.seconds for epoch in baseline.speed.epochs if epoch.seconds is not None]
+            return baseline, speed, measure.compare(theirs, seconds)
+        before = nvml.disturbances(self.devices.count, set())
+        own = self._run(self.exercise.folder / self.exercise.baseline, [], "speed", self.exercise.limits.seconds)
+        theirs, speed, timing = measure.in_turn(own, runner, self.exercise.thresholds.saving)
+        notes = list(dict.fromkeys([*before, *nvml.disturbances(self.devices.count, set())]))
+        runs = Runs(accuracy=baseline.accuracy, speed=theirs)
+        return runs, speed, timing.model_copy(update={"notes": notes})
+
+    def _baseline(self, use_cache: bool) -> cache.Entry:
+        machine = self.machine or f"real {self.devices.label}"
+        name = cache.key(self.exercise, machine, os.environ.get("OMP_NUM_THREADS", ""))
+        known = cache.load(name) if use_cache else None
+        if known is not None:
+            self._done += 2
+            return known
+        script = self.exercise.folder / self.exercise.baseline
+        seconds = self.exercise.limits.seconds
+        with self._step("accuracy run of the baseline"):
+            raw = self._run(script, [], "accuracy", seconds)(lambda fence: True)
+        accuracy = self._judged(raw, None)
+        with self._step("speed run of the baseline"):
+            speed = _not_run(accuracy)  # on real GPUs it is run in turn with the submission
+            if self.machine is not None:
+                speed = measure.simulated(self._run(script, [], "speed", seconds), self.exercise.speed_run.epochs)[0]
+        runs = Runs(accuracy=accuracy, speed=speed)
+        weights = raw.weights or b""
+        entry = cache.entry(runs, weights)
+        if accuracy.outcome is RunOutcome.COMPLETED and speed.outcome is RunOutcome.COMPLETED:
+            cache.store(name, entry)
+        return entry
+
+    def _run(self, script: Path, helpers: list[Path], run: str, seconds: float) -> measure.Runner:
+        exercise = self.exercise
+        request = Request(
+            script=script,
+            extra=[*helpers, exercise.folder / "data.py"],
+            run=run,
+            machine=self.machine,
+            data=self.accuracy_data if run == "accuracy" else exercise.speed_run.data,
+            limits=exercise.limits.model_copy(update={"seconds": min(seconds, exercise.limits.seconds)}),
+        )
+
+        def runner(on_fence: Callable[[Fence], bool]) -> RawRun:
+            return self.server.run(request, on_fence)
+
+        return runner
+
+    def _judged(self, raw: RawRun, baseline_weights: bytes | None) -> RunEvidence:
+        """Evaluate the weights that came back with an accuracy run."""
+        evidence = assemble(raw, {})
+        if raw.weights is None:
+            return evidence
+        try:
+            found: dict[str, object] = {"accuracy": self.material.accuracy(raw.weights)}
+            if baseline_weights:
+                found["weights_difference"] = self.material.difference(raw.weights, baseline_weights)
+        except WeightsRefused as refusal:
+            found = {"detail": str(refusal)}
+        return evidence.model_copy(update=found)
+
+
+def visible_gpus(devices: Devices) -> str | None:
+    """Return CUDA_VISIBLE_DEVICES for a run: no real GPU under a simulation, else the first `count`."""
+    if devices.simulated:
+        return ""
+    known = os.environ.get("CUDA_VISIBLE_DEVICES")
+    ids = known.split(",") if known else [str(index) for index in range(devices.count)]
+    return ",".join(ids[: devices.count])
+
+
+def _not_run(accuracy: RunEvidence) -> RunEvidence:
+    """Stands for a run that was not made because the accuracy run did not end well."""
+    return RunEvidence(outcome=accuracy.outcome, detail="not run, since the accuracy run did not complete")

@@ -1,0 +1,284 @@
+"""Watches a training script from inside its process, without the script's cooperation.
+
+It replaces a handful of entry points of torch (module calls, DataParallel's construction, backward,
+optimizer steps, iteration over a DataLoader) by functions that note what passes and go on. What it
+notes is evidence for the parent and never a verdict: nothing in this process knows what is expected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import traceback
+import warnings
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DataParallel
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.data import DataLoader
+
+from grader import simgpu
+from grader.run import integrity, observe
+from grader.run.errors import source_line
+from grader.run.fences import Fences
+from grader.run.wrappers import Wrappers
+
+
+class Probe:
+    """Evidence of one run; `install` before the script starts, `finish` after it has ended."""
+
+    def __init__(self, channel: Any, folder: Path, machine: Any, accuracy: bool) -> None:
+        self.channel, self.folder, self.machine = channel, folder, machine
+        self.accuracy = accuracy  # real values: rows can be told apart and losses compared
+        self.fences = Fences(self)
+        self.wrappers = Wrappers(self)
+        self.steps_done = 0
+        self.model: nn.Module | None = None  # outermost module last trained
+        self._calls = threading.local()
+        self._current: dict[str, Any] | None = None  # the outermost call in progress
+        self._forwards: list[dict[str, Any]] = []
+        self._loss: dict[str, Any] = {}
+        self._gradients = 0
+        self._optimizer_sites: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._optimizers: dict[int, dict[str, Any]] = {}
+        self._architecture: dict[str, Any] | None = None
+        self._precision: dict[str, str] = {}
+        self._warnings: list[str] = []
+
+    def install(self) -> None:
+        """Replace the entry points; the process ends with the run, so nothing is put back."""
+        self._watch_modules()
+        self.wrappers.watch()
+        self._watch_backward()
+        self._watch_optimizers()
+        self.fences.watch(DataLoader)
+        self._watch_warnings()
+        self._untouched = integrity.snapshot()
+
+    # -- what is replaced ------------------------------------------------------------------------
+
+    def _watch_modules(self) -> None:
+        call = nn.Module.__call__
+
+        def observed_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            return self.observe_call(call, module, args, kwargs)
+
+        nn.Module.__call__ = functools.update_wrapper(observed_call, call)  # type: ignore[method-assign]
+
+    def _watch_backward(self) -> None:
+        backward = torch.autograd.backward
+
+        @functools.wraps(backward)
+        def observed_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
+            if isinstance(loss, torch.Tensor):
+                self._note_loss(loss)
+            return backward(tensors, *args, **kwargs)
+
+        torch.autograd.backward = observed_backward
+
+    def _watch_optimizers(self) -> None:
+        construct = torch.optim.Optimizer.__init__
+
+        @functools.wraps(construct)
+        def observed_init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            construct(optimizer, *args, **kwargs)
+            self._optimizer_sites[optimizer] = self.site()
+
+        torch.optim.Optimizer.__init__ = observed_init  # type: ignore[method-assign]
+        register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: self._before_step(optimizer))
+        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: self._after_step(optimizer))
+
+    def _watch_warnings(self) -> None:
+        show = warnings.showwarning
+
+        def observed_show(message: Any, *args: Any, **kwargs: Any) -> None:
+            text = str(message)
+            if text not in self._warnings and len(self._warnings) < 20:
+                self._warnings.append(text[:2000])
+            show(message, *args, **kwargs)
+
+        warnings.showwarning = observed_show
+
+    # -- what is noted ---------------------------------------------------------------------------
+
+    def observe_call(self, call: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """Run `module(*args, **kwargs)`; note it if it is called from outside or is a replica."""
+        stack = self._calls.__dict__.setdefault("stack", [])
+        outer = stack[-1] if stack else None
+        record = None
+        with self._ours():
+            if outer is None and not getattr(module, "_is_replica", False):
+                record = self._begin(module, args, kwargs)
+            elif self._current is not None and (outer is None or isinstance(outer, DataParallel)):
+                if not isinstance(module, DataParallel):
+                    observe.count_rows(self._current["rows_per_device"], args, kwargs)
+        stack.append(module)
+        try:
+            output = call(module, *args, **kwargs)
+        finally:
+            stack.pop()
+            if record is not None:
+                self._current = None
+        if record is not None:
+            with self._ours():
+                self._end(record, output)
+        return output
+
+    @contextlib.contextmanager
+    def _ours(self) -> Iterator[None]:
+        """What fails inside is the grader's fault, never the script's error."""
+        try:
+            yield
+        except Exception:
+            self.channel.give_up(traceback.format_exc())
+
+    def _begin(self, module: nn.Module, args: Any, kwargs: Any) -> dict[str, Any] | None:
+        """Start the record of a training forward; None for losses, validation and foreign modules."""
+        if not (torch.is_grad_enabled() and module.training):
+            return None
+        core, path, wrapper = self.wrappers.resolve(module)
+        parameters = list(core.parameters())
+        tensor = observe.first_tensor((args, kwargs))
+        if tensor is None or not parameters:
+            return None
+        rows_per_device: dict[str, int] = {}
+        if path in ("plain", "bypass"):
+            observe.count_rows(rows_per_device, args, kwargs)
+        record = {
+            "rows": tensor.shape[0] if tensor.ndim else 0,
+            "rows_per_device": rows_per_device,
+            "path": path,
+            "wrapper": wrapper,
+            "model": type(core).__name__,
+            "parameter_devices": sorted({str(p.device) for p in parameters}),
+            "input_device": str(tensor.device),
+            "input_dtype": observe.dtype(tensor),
+            "parameter_dtypes": sorted({observe.dtype(p) for p in parameters}),
+            "autocast": observe.autocast(),
+            "samples": self._samples(tensor),
+            "backwards": 0,
+            "site": self.site(),
+        }
+        self.model = module
+        self._precision = self._precision or observe.precision()
+        self._current = record
+        return record
+
+    def _end(self, record: dict[str, Any], output: Any) -> None:
+        tensor = observe.first_tensor(output)
+        if record["path"] == "partial":  # the parts outside the wrapper ran where the output lies
+            record["rows_per_device"] = record["rows_per_device"] or {record["input_device"]: record["rows"]}
+        record["output_device"] = str(tensor.device) if tensor is not None else ""
+        record["output_dtype"] = observe.dtype(tensor) if tensor is not None else ""
+        if tensor is not None and tensor.requires_grad:
+
+            def gradient_arrived(_: torch.Tensor) -> None:
+                record["backwards"] += 1
+
+            tensor.register_hook(gradient_arrived)
+        self._forwards.append(record)
+        if len(self._forwards) > 4096:  # forwards that no step follows are evidence enough in part
+            del self._forwards[:2048]
+
+    def _samples(self, tensor: torch.Tensor) -> list[int]:
+        if not self.accuracy:
+            return []
+        with simgpu.unobserved():
+            return observe.fingerprints(simgpu.physical(tensor))
+
+    def _note_loss(self, loss: torch.Tensor) -> None:
+        self._loss = {"loss_function": loss.grad_fn.name() if loss.grad_fn is not None else ""}
+        if self.accuracy and loss.numel() == 1:
+            with simgpu.unobserved():
+                self._loss["loss"] = observe.finite(float(simgpu.physical(loss.detach())))
+        facts = {"loss_device": str(loss.device), "target_device": observe.target_device(loss)}
+        for forward in self._forwards:
+            if not forward["backwards"]:
+                forward.update(facts)
+
+    def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        self._gradients = sum(p.grad is not None for g in optimizer.param_groups for p in g["params"])
+
+    def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        if id(optimizer) not in self._optimizers and self.model is not None:
+            core = self.wrappers.resolve(self.model)[0]
+            facts = observe.optimizer(optimizer, core, self._optimizer_sites.get(optimizer))
+            self._optimizers[id(optimizer)] = facts
+        self._close_step(optimized=True, optimizer=optimizer)
+        self.steps_done += 1
+        self.fences.after_step()
+
+    def _close_step(self, optimized: bool, optimizer: Any = None) -> None:
+        rates = [float(group["lr"]) for group in optimizer.param_groups] if optimizer else []
+        step = {
+            "epoch": self.fences.epoch,
+            "forwards": self._forwards,
+            "optimized": optimized,
+            "parameters_with_gradient": self._gradients if optimized else 0,
+            "learning_rates": rates,
+            **self._loss,
+        }
+        self._forwards, self._loss = [], {}
+        if self._architecture is None and self.model is not None:
+            self._architecture = observe.architecture(self.wrappers.resolve(self.model)[0])
+        self.channel.send("step", step=step)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def end_epoch(self) -> None:
+        """Close the epoch that is still open when the script reaches its end."""
+        self.fences.close()
+
+    def finish(self) -> None:
+        """Send what is known only at the end."""
+        if self._forwards:
+            self._close_step(optimized=False)
+        self.channel.send(
+            "summary",
+            wrappers=self.wrappers.records(),
+            optimizers=list(self._optimizers.values()),
+            architecture=self._architecture,
+            precision=self._precision,
+            devices=observe.devices(self.machine, self.fences.window),
+            spans=self.fences.spans,
+            tampering=integrity.differences(self._untouched),
+            warnings=self._warnings,
+        )
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Return the trained model's state on the CPU, wrapper levels removed from its names."""
+        if self.model is None or not self.accuracy:
+            return {}
+        core = self.wrappers.resolve(self.model)[0]
+        return {
+            observe.plain_name(core, name): simgpu.physical(tensor.detach()).cpu().clone().contiguous()
+            for name, tensor in core.state_dict().items()
+            if isinstance(tensor, torch.Tensor)
+        }
+
+    def site(self) -> dict[str, Any] | None:
+        """The innermost frame of the submission that led here."""
+        frame = sys._getframe(1)
+        prefix = f"{self.folder}/"
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if name.startswith(prefix) and not name.endswith("/data.py"):
+                path = Path(name)
+                return {
+                    "file": name[len(prefix) :],
+                    "line": frame.f_lineno,
+                    "code": source_line(path, frame.f_lineno),
+                }
+            frame = frame.f_back  # type: ignore[assignment]
+        return None

@@ -1,0 +1,114 @@
+"""Runs one script in the forked child: devices, probe, the script itself, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import traceback
+import types
+from pathlib import Path
+from typing import Any
+
+from grader import simgpu
+from grader.run import sandbox
+from grader.run.errors import describe
+from grader.run.probe import Probe
+
+# Everything needed later is looked up now: the script may replace it, and may fill the memory.
+_write, _read, _exit = os.write, os.read, os._exit
+
+
+class Channel:
+    """Writes records to the parent and waits for its reply at fences."""
+
+    def __init__(self, records: int, replies: int, token: str) -> None:
+        self._records, self._replies, self._token = records, replies, token
+        self._encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+    def send(self, record: str, **fields: Any) -> None:
+        line = self._encode({"token": self._token, "record": record, **fields}).encode() + b"\n"
+        while line:
+            line = line[_write(self._records, line) :]
+
+    def reply(self) -> bytes:
+        """Return the parent's word at a fence: b"c" to continue, b"s" or b"" (it is gone) to stop."""
+        return _read(self._replies, 1)
+
+    def give_up(self, detail: str) -> None:
+        """Report a fault of the grader's own and end the process."""
+        self.send("end", outcome="ungradable", detail=detail[-8000:])
+        _exit(1)
+
+
+def run_script(request: dict[str, Any], records: int, replies: int) -> None:
+    """Run `request["script"]` under the probe; everything observed goes to the parent. Never returns."""
+    channel = Channel(records, replies, request["token"])
+    try:
+        _run_script(request, channel)
+    except BaseException:  # not the script's: what it raises is caught where it runs
+        channel.give_up(traceback.format_exc())
+
+
+def _run_script(request: dict[str, Any], channel: Channel) -> None:
+    sandbox.limit_memory(request["memory_gigabytes"])
+    folder = Path(request["folder"])
+    with _machine(request) as machine:
+        probe = Probe(channel, folder, machine, accuracy=request["run"] == "accuracy")
+        probe.install()
+        outcome, error = _execute(folder, request["script"], probe)
+        with simgpu.unobserved():
+            weights = outcome == "completed" and _save_weights(probe, folder / "weights.safetensors")
+            probe.finish()
+            _flush()
+            channel.send("end", outcome=outcome, error=error, weights=weights)
+            _exit(0)
+
+
+def _machine(request: dict[str, Any]) -> Any:
+    """A context manager that gives the simulated machine, or None for real GPUs."""
+    if request["machine"] is None:
+        return contextlib.nullcontext()
+    return simgpu.simulate(request["machine"], math=request["run"] == "accuracy")
+
+
+def _execute(folder: Path, script: str, probe: Probe) -> tuple[str, dict[str, Any] | None]:
+    """Run the script as `__main__`; return how it ended and, if it raised, what."""
+    path = folder / script
+    sys.argv = [str(path)]
+    sys.path.insert(0, str(folder))
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=str(path), __builtins__=__builtins__)
+    sys.modules["__main__"] = main
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec"), main.__dict__)
+        probe.end_epoch()
+    except SystemExit as stop:
+        if stop.code in (None, 0):
+            probe.end_epoch()
+            return "completed", None
+        return "error", describe(stop, folder)
+    except BaseException as fault:  # whatever a script can raise is its outcome, KeyboardInterrupt too
+        with simgpu.unobserved():
+            description = describe(fault, folder)
+        out_of_memory = description["type"] in ("OutOfMemoryError", "MemoryError")
+        return "out_of_memory" if out_of_memory else "error", description
+    return "completed", None
+
+
+def _save_weights(probe: Probe, path: Path) -> bool:
+    """Write the trained model's state for the parent's evaluation."""
+    import safetensors.torch
+
+    state = probe.weights()
+    if not state:
+        return False
+    safetensors.torch.save_file(state, path)
+    return True
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()

@@ -1,0 +1,95 @@
+"""What crosses the border between a learner's process and the grader: JSON lines, checked one by one.
+
+A run sends records over a pipe. Each line is one JSON object `{"token", "record", ...}`; the token is
+drawn anew for every run, so that a line written by anything but the probe is recognised as foreign.
+A record that breaks the schema or exceeds the cap ends the run as malformed: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from grader.evidence import (
+    Architecture,
+    DeviceUse,
+    Epoch,
+    Optimizer,
+    Record,
+    ScriptError,
+    Span,
+    Step,
+    Wrapper,
+)
+
+
+class Fence(Record):
+    """The devices are idle and the script waits: an epoch begins or has ended."""
+
+    record: Literal["fence"]
+    edge: Literal["begin", "end"]
+    epoch: int
+    steps: int = 0  # optimizer steps taken within the epoch
+    virtual: float | None = None  # simulated seconds; None on real GPUs
+
+
+class StepRecord(Record):
+    record: Literal["step"]
+    step: Step
+
+
+class EpochRecord(Record):
+    """A finished pass over the training rows; its seconds are the parent's to fill in."""
+
+    record: Literal["epoch"]
+    epoch: Epoch
+
+
+class Summary(Record):
+    """Sent once, when the script has ended or is stopped at a fence."""
+
+    record: Literal["summary"]
+    wrappers: list[Wrapper]
+    optimizers: list[Optimizer]
+    architecture: Architecture | None
+    precision: dict[str, str]
+    devices: list[DeviceUse]
+    spans: list[Span]
+    tampering: list[str]
+    warnings: list[str]
+
+
+class End(Record):
+    """The last record of a run that ended by itself or at a fence; what comes without it was killed."""
+
+    record: Literal["end"]
+    outcome: Literal["completed", "error", "out_of_memory", "ungradable"]
+    error: ScriptError | None = None
+    detail: str = ""  # what broke in the grader, where the outcome is ungradable
+    weights: bool = False  # whether a file of weights was written
+
+
+AnyRecord = Fence | StepRecord | EpochRecord | Summary | End
+_ADAPTER: TypeAdapter[AnyRecord] = TypeAdapter(Annotated[AnyRecord, Field(discriminator="record")])
+
+
+class MalformedRecord(ValueError):
+    """A line from the learner's process is not a record of this run."""
+
+
+def parse(line: bytes, token: str) -> AnyRecord:
+    """Return the record in `line`; raises MalformedRecord."""
+    try:
+        fields: Any = json.loads(line)
+    except ValueError:
+        raise MalformedRecord(f"not JSON: {line[:80]!r}") from None
+    if not isinstance(fields, dict) or fields.pop("token", None) != token:
+        raise MalformedRecord("a record that the grader's probe did not write")
+    try:
+        return _ADAPTER.validate_python(fields)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise MalformedRecord(f"record breaks the schema at {where}: {first['msg']}") from None
