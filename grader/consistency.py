@@ -23,7 +23,7 @@ def blame_surroundings(document: Document, defaults: Mapping[str, Any]) -> None:
     its fault already and is passed over.
     """
     folder = document.file.parent
-    for key in ("script", "baseline"):
+    for key in ("script", "baseline", "checks"):
         name = document.at((key,), defaults[key])
         if isinstance(name, str) and not (folder / name).is_file():
             document.blame((key,), f"no file {name} in {folder}", _nearest_file(name, folder))

@@ -29,7 +29,7 @@ _REMEDIES = (
     ("another document", "one document: no second `---` line"),
 )
 _TAG = "tag:yaml.org,2002:"
-_PLAIN_TAGS = {_TAG + name for name in ("str", "int", "float", "bool", "null", "timestamp")}
+_PLAIN_TAGS = {_TAG + name for name in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp")}
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,8 @@ class _Conversion:
             self.anchored.add(id(node))
             expected = "the value itself in each place: anchors and aliases are not used here"
             self.document.blame(location, f"the anchor `&{node.anchor}`", expected)
+        if node.tag not in _PLAIN_TAGS:
+            return self._refuse_tag(node, location)
         if isinstance(node, MappingNode):
             return self._mapping(node, location)
         if isinstance(node, SequenceNode):
@@ -189,12 +191,15 @@ class _Conversion:
         return values
 
     def _scalar(self, node: Node, location: Location) -> Any:
-        if node.tag not in _PLAIN_TAGS:
-            self.document.blame(location, f"the tag `{node.tag}`", "a plain value without a tag")
-            return None
         if node.tag == _TAG + "timestamp":  # for people a text like any other
             return node.value
-        return self.yaml.constructor.construct_object(node)
+        try:
+            return self.yaml.constructor.construct_object(node)
+        except ValueError:  # an explicit tag such as !!int on what is none
+            return self._refuse_tag(node, location)
+
+    def _refuse_tag(self, node: Node, location: Location) -> None:
+        self.document.blame(location, f"the tag `{node.tag}`", "a plain value without a tag")
 
 
 def _place(mark: StringMark) -> Place:

@@ -174,6 +174,8 @@ BROKEN = {
     ),
     "a merge key": ("  saving", "  <<: {saving: 0.5}\n  saving", [(15, "`<<` as a key", "a word")]),
     "a tag": ("Net", "!!python/name:os.system x", [(6, "python/name", "without a tag")]),
+    "a tag that does not fit": ("seconds: 300", "seconds: !!int x", [(12, "the tag", "without a tag")]),
+    "a tag on a section": ("limits:", "limits: !!set", [(11, "the tag", "without a tag")]),
     "a tab": ("  saving", "\tsaving", [(15, "\\t", "spaces")]),
     "a colon in a text": ("Use both.", "GPUs: use both", [(2, "not YAML", "quotes around")]),
     "an open quote": ("Two GPUs", '"Two GPUs', [(1, "not YAML", "the quote that ends")]),
