@@ -42,7 +42,7 @@ class DeviceNeeds(Specified):
 
 
 class Limits(Specified):
-    seconds: float = Field(300, gt=0, le=86_400, description="seconds that one run of the script may take")
+    seconds: float = Field(120, gt=0, le=86_400, description="seconds that one run of the script may take")
     output_kilobytes: int = Field(256, ge=1, le=1_000_000, description="kilobytes that the script may print")
     memory_gigabytes: float = Field(8, gt=0, le=100_000, description="gigabytes of the host's memory")
     events_megabytes: float = Field(64, gt=0, le=100_000, description="megabytes of records of one run")
@@ -56,7 +56,7 @@ class AccuracyRun(Specified):
 
 class SpeedRun(Specified):
     data: Text = Field("synthetic:60000", description="data for the speed run, as data.py names them")
-    epochs: int = Field(1, ge=1, le=100, description="epochs measured after the warm-up epoch")
+    epochs: int = Field(1, ge=1, le=100, description="epochs to time on simulated GPUs")
 
 
 class Thresholds(Specified):

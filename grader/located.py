@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, StringMark
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
 Location = tuple[str | int, ...]  # the keys and list positions that lead to a value, outermost first
 
@@ -115,8 +116,8 @@ def read(file: Path) -> Document:
     try:
         document.text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
-        found = f"a byte at position {problem.start} that is not UTF-8"
-        document.blame_place(None, found, "a text file in UTF-8")
+        before = problem.object[: problem.start].decode("utf-8")
+        document.blame_place(_place_after(before), "a byte that is not UTF-8", "a text file in UTF-8")
         return document
     except OSError as problem:
         document.blame_place(None, problem.strerror or str(problem), "a file that can be read")
@@ -126,8 +127,12 @@ def read(file: Path) -> Document:
         node = yaml.compose(document.text)
     except MarkedYAMLError as problem:
         _blame_syntax(document, problem)
-    except YAMLError as problem:  # a character that YAML excludes
-        document.blame_place(None, str(problem).splitlines()[0], "text without control characters")
+    except ReaderError as problem:
+        place = _place_after(document.text[: problem.position])
+        found = f"the control character U+{ord(document.text[problem.position]):04X}"
+        document.blame_place(place, found, "text without control characters")
+    except RecursionError:
+        document.blame_place(None, "lists or mappings nested too deeply", "a few levels")
     else:
         if node is not None:
             document.value = _Conversion(document, yaml).convert(node, ())
@@ -204,6 +209,10 @@ class _Conversion:
 
 def _place(mark: StringMark) -> Place:
     return Place(mark.line + 1, mark.column + 1)
+
+
+def _place_after(text: str) -> Place:
+    return Place(text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1)
 
 
 def listing(faults: Sequence[Fault]) -> str:

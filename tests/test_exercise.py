@@ -244,16 +244,21 @@ def test_a_syntax_error_in_the_checks_has_its_own_file_and_line(folder):
 
 
 def test_bytes_that_are_not_text_are_a_fault(folder):
-    (folder / "exercise.yaml").write_bytes(b"title: \xff\n")
+    (folder / "exercise.yaml").write_bytes(b"title: one\nsummary: \xff\n")
     (fault,) = faults_of(folder)
-    assert "position 7" in fault.found
-    assert "UTF-8" in fault.expected
+    assert (fault.line, fault.column, fault.found) == (2, 10, "a byte that is not UTF-8")
 
 
 def test_a_control_character_is_a_fault(folder):
-    (folder / "exercise.yaml").write_text("title: \x00\n")
+    (folder / "exercise.yaml").write_text("title: one\nsummary: a\x00\n")
     (fault,) = faults_of(folder)
-    assert "control characters" in fault.expected
+    assert (fault.line, fault.column, fault.found) == (2, 11, "the control character U+0000")
+
+
+def test_a_hopelessly_nested_file_is_a_fault(folder):
+    (folder / "exercise.yaml").write_text("title: " + "[" * 5000 + "]" * 5000)
+    (fault,) = faults_of(folder)
+    assert "nested too deeply" in fault.found
 
 
 def test_a_wrong_path_lists_the_exercises_and_guesses(folder, monkeypatch):
