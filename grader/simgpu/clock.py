@@ -6,10 +6,11 @@ whatever order threads contributed to it, which sums of floats are not.
 The model is T_N = T_1(B/N) + a * modules * N + b * parameter megabytes, fitted on measured
 nn.DataParallel steps (see the profiles' sources): `a` is what Python spends per module and replica on
 replicating and dispatching under its lock, and `b` what broadcast and reduce take. Both are what remained
-visible in the measurements after every overlap, so nothing is hidden behind them: a replica keeps the host
-busy, a broadcast or a reduce keeps all of its devices busy and the host waiting. As `a` contains the
-dispatch of all replicas, the workers of parallel_apply are not charged for each other's lock: each one
-launches from the moment at which it was forked, and the join is where the slowest of them ended.
+visible in the measurements after every overlap. So a replica keeps the host busy, and a broadcast or a
+reduce moves the host and its devices on by the same time: the rest of the step runs as it would without,
+later, whether the host or the devices bound it. As `a` contains the dispatch of all replicas, the workers
+of parallel_apply are not charged for each other's lock: each one launches from the moment at which it was
+forked, and the join is where the slowest of them ended.
 """
 
 from __future__ import annotations
@@ -102,15 +103,14 @@ class Times:
             self._wait_until(end)
 
     def together(self, devices: Sequence[int], seconds: int, name: str) -> None:
-        """Broadcast or reduce: all of its devices and the host are at it, so nothing hides it."""
+        """Broadcast or reduce: moves the host on by `seconds`, and the devices by as much from when all can."""
         self.after_backward()
         start = max(self.host, *(self.devices[device] for device in devices))
-        end = start + seconds
         for device in devices:
-            self.devices[device] = self.engine[device] = end
+            self.devices[device] = start + seconds
             self.busy[device] += seconds
-            self._record(track(device), name, "copy", start, end)
-        self._wait_until(end)
+            self._record(track(device), name, "copy", start, start + seconds)
+        self.work(seconds, name)
 
     def wait(self, devices: Sequence[int]) -> None:
         self.after_backward()

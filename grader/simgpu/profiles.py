@@ -45,7 +45,8 @@ class Quantity(_Model):
 
 
 class GPU(_Model):
-    """One kind of GPU. Rates are per data type, by torch's names: float32, float16, bfloat16, float64."""
+    """One kind of GPU. Rates are per data type, by torch's names: float32, float16, bfloat16, float64; and
+    tfloat32, which is what convolutions of float32 use where the GPU has it."""
 
     name: str  # as torch.cuda.get_device_name() gives it
     capability: tuple[int, int]
@@ -55,6 +56,13 @@ class GPU(_Model):
     peak_bandwidth_gb_s: Quantity
     achieved_tflops: dict[str, Quantity]
     achieved_bandwidth_gb_s: Quantity
+    grouped_share: Quantity  # of the achieved rate, what a convolution in groups reaches
+
+    @model_validator(mode="after")
+    def _has_float32(self) -> GPU:
+        if "float32" not in self.achieved_tflops or self.achieved_bandwidth_gb_s.value == 0:
+            raise ValueError("achieved_tflops needs float32, and achieved_bandwidth_gb_s more than 0")
+        return self
 
     @property
     def memory_bytes(self) -> int:
