@@ -1,0 +1,28 @@
+"""The errors that the CUDA runtime, rather than an operator, raises."""
+
+from __future__ import annotations
+
+import torch
+
+_ADVICE = (
+    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
+    "be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+    "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+)
+_RuntimeFailure: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)
+
+
+def invalid_ordinal() -> RuntimeError:
+    """What using a GPU that does not exist ends in."""
+    return _RuntimeFailure(
+        "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?\n" + _ADVICE
+    )
+
+
+class NotSimulated(NotImplementedError):
+    """A part of torch.cuda that the simulated GPUs do not have."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} is not simulated. It works on a real GPU; on simulated GPUs this script has to do without it."
+        )

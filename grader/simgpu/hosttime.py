@@ -1,0 +1,66 @@
+"""The clocks of a simulated script: they show virtual time, and reading one takes a little of it.
+
+Code that runs unobserved, and the parts of the standard library that hold on to a clock of their own
+(threading, queue, subprocess), keep real time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import timeit
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .local import local
+from .patches import Patches
+
+if TYPE_CHECKING:
+    from .clock import Clocks
+
+READ_SECONDS = 1e-6  # what reading a clock costs, so that a loop that waits for a moment reaches it
+_MONOTONIC = ("perf_counter", "monotonic", "process_time", "thread_time")
+
+
+def install(patches: Patches, clocks: Clocks) -> None:
+    """Replace the clocks of the `time` module."""
+    # A whole number of seconds keeps the rounding of differences the same in every run.
+    epoch = math.floor(time.time())
+    for name in _MONOTONIC:
+        patches.set(time, name, _seconds(getattr(time, name), clocks, 0))
+        patches.set(time, f"{name}_ns", _nanoseconds(getattr(time, f"{name}_ns"), clocks, 0))
+    patches.set(time, "time_ns", _nanoseconds(time.time_ns, clocks, epoch))
+    patches.set(time, "time", _seconds(time.time, clocks, epoch))
+    patches.set(time, "sleep", _sleep(time.sleep, clocks))
+    patches.set(timeit, "default_timer", time.perf_counter)
+
+
+def _seconds(real: Callable[[], float], clocks: Clocks, epoch: int) -> Callable[[], float]:
+    def read() -> float:
+        if not local.observed:
+            return real()
+        clocks.host(READ_SECONDS, "clock")
+        return epoch + clocks.now()
+
+    return read
+
+
+def _nanoseconds(real: Callable[[], int], clocks: Clocks, epoch: int) -> Callable[[], int]:
+    def read() -> int:
+        if not local.observed:
+            return real()
+        clocks.host(READ_SECONDS, "clock")
+        return epoch * 1_000_000_000 + round(clocks.now() * 1e9)
+
+    return read
+
+
+def _sleep(real: Callable[[float], Any], clocks: Clocks) -> Callable[[float], None]:
+    def sleep(seconds: float) -> None:
+        if not local.observed or seconds < 0:
+            real(seconds)
+            return
+        clocks.host(seconds, "sleep")
+        real(0)  # lets a thread that is being waited for run
+
+    return sleep

@@ -1,0 +1,199 @@
+"""A machine of simulated GPUs, put under the running Python process and taken away again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from . import comm, hosttime, profiles, surface, threads, transfers
+from .clock import Clocks
+from .errors import invalid_ordinal
+from .local import inside, local, unobserved
+from .memory import Mark, Meter
+from .mode import Simulation
+from .patches import Patches
+from .tags import ATTRIBUTE, Tag, device_index, storages, tag_of
+from .timeline import Timeline
+
+_installed: Machine | None = None
+
+
+class RealGPUs(RuntimeError):
+    """Real GPUs are visible to a process that is to see simulated ones."""
+
+
+class Device:
+    """One simulated GPU."""
+
+    def __init__(self, index: int, capacity: int, clocks: Clocks) -> None:
+        self.index = index
+        self.memory = Meter(capacity, index)
+        self.generator = torch.Generator()
+        self._clocks = clocks
+
+    @property
+    def busy_seconds(self) -> float:
+        """Virtual seconds in which this device has computed or copied."""
+        return self._clocks.busy(self.index)
+
+    @property
+    def ready(self) -> float:
+        """Virtual second at which this device will have done what it was given so far."""
+        return self._clocks.ready(self.index)
+
+    @property
+    def history(self) -> list[Mark]:
+        """What was allocated when, since `memory.record()`."""
+        return self.memory.history
+
+    def allocate(self, nbytes: int) -> Tag:
+        """Take memory for a storage; the tag gives it back. Raises torch.OutOfMemoryError."""
+        return Tag(self.index, self.memory.allocate(nbytes, self._clocks.now()), self)
+
+    def free(self, nbytes: int) -> None:
+        """Give back what a tag held."""
+        self.memory.free(nbytes, self._clocks.now())
+
+
+class Machine:
+    """`spec` names count and profile ("2xT4", "2x/path/to/profile.yaml").
+
+    With `math`, operations are computed on the CPU; without, tensors of a GPU have shapes and types but no
+    values: reading one gives 0, copying one to the host gives zeros. The clocks are the same in both. Raises `profiles.BadProfile`.
+    """
+
+    def __init__(self, spec: str = "2xT4", math: bool = True) -> None:
+        self.count, self.profile = profiles.load(spec)
+        self.math = math
+        self.timeline = Timeline()
+        self.clocks = Clocks(self.profile, self.count, self.timeline)
+        self.devices = [Device(i, self.profile.gpu.memory_bytes, self.clocks) for i in range(self.count)]
+        self.known_seconds: dict[tuple, float] = {}
+        self.known_specs: dict[tuple, Any] = {}
+        self._patches = Patches()
+
+    def install(self) -> None:
+        """Make torch in this process see the simulated GPUs.
+
+        Raises RealGPUs where real ones are visible, RuntimeError while another machine is installed.
+        """
+        global _installed
+        if _installed is not None:
+            raise RuntimeError("another simulated machine is installed; uninstall it first")
+        self._refuse_real_gpus()
+        _installed = self
+        try:
+            self._enter()
+        except BaseException:
+            self.uninstall()
+            raise
+
+    def _enter(self) -> None:
+        patches = self._patches
+        patches.set(torch.UntypedStorage, ATTRIBUTE, None)
+        surface.install(self, patches)
+        comm.Communication(self).install(patches)
+        threads.install(patches, self.clocks, self._simulated)
+        hosttime.install(patches, self.clocks)
+        context = self._simulated()
+        context.__enter__()
+        patches.finally_do(lambda: context.__exit__(None, None, None))
+
+    def uninstall(self) -> None:
+        """Undo everything that `install` did. Tensors of the simulated GPUs become ordinary ones."""
+        global _installed
+        if _installed is self:
+            self._patches.undo()
+            _installed = None
+
+    def _refuse_real_gpus(self) -> None:
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+        if not hidden and torch.version.cuda is not None and torch.cuda.device_count() > 0:
+            raise RealGPUs(
+                "simulated GPUs need the real ones hidden: set CUDA_VISIBLE_DEVICES to the empty string "
+                "before torch is imported"
+            )
+
+    @contextmanager
+    def _simulated(self) -> Iterator[None]:
+        """What a thread runs in: the dispatch mode, and the flags that torch keeps for each thread."""
+        if hasattr(torch._C, "_ensureCUDADeviceGuardSet"):
+            torch._C._ensureCUDADeviceGuardSet()
+        before = torch._C._only_lift_cpu_tensors()
+        torch._C._set_only_lift_cpu_tensors(True)
+        local.device, local.streams = 0, None
+        observed, local.observed = local.observed, True
+        try:
+            with Simulation(self):
+                yield
+        finally:
+            local.observed = observed
+            torch._C._set_only_lift_cpu_tensors(before)
+
+    @property
+    def current(self) -> int:
+        """Index of the calling thread's current device."""
+        return local.device
+
+    def check(self, index: int) -> int:
+        """The index, if such a GPU exists. Raises CUDA's error for an invalid ordinal otherwise."""
+        if not 0 <= index < self.count:
+            raise invalid_ordinal()
+        return index
+
+    def index(self, device: torch.device | str | int | None) -> int:
+        """Index of the GPU that is meant; no index means the current one."""
+        if isinstance(device, str):
+            device = torch.device(device)
+        if isinstance(device, torch.device):
+            device = device.index
+        return local.device if device is None else self.check(device)
+
+    def place(self, tensor: torch.Tensor, index: int) -> None:
+        """Tag the tensor's storage as living on a GPU and take its bytes there. Raises torch.OutOfMemoryError."""
+        for storage in storages(tensor):
+            tag = storage._simulated  # type: ignore[attr-defined]
+            nbytes = storage.nbytes()
+            if tag is None or tag.device is None:
+                storage._simulated = self.devices[index].allocate(nbytes)  # type: ignore[attr-defined]
+            elif tag.memory is not None and nbytes > tag.nbytes:  # grown by resize_ or an out= argument
+                storage._simulated = self.devices[tag.device].allocate(nbytes)  # type: ignore[attr-defined]
+
+    def charge_transfer(self, source: torch.Tensor, origin: int | None, target: int | None, non_blocking: bool) -> None:
+        """Charge the clocks with moving a tensor; None is host memory."""
+        transfers.charge(self, source, origin, target, non_blocking)
+
+    def synchronize(self) -> float:
+        """Wait for all devices; the host's virtual seconds after that."""
+        return self.clocks.wait()
+
+    def now(self) -> float:
+        """The host's virtual seconds, without waiting for anything."""
+        return self.clocks.now()
+
+
+def physical(tensor: torch.Tensor) -> torch.Tensor:
+    """The plain CPU tensor with the values of a simulated one, sharing its memory, detached.
+
+    It says that it is on the CPU and is not charged. Without
+    arithmetic the values mean nothing.
+    """
+    with unobserved(), inside(), torch.no_grad():
+        if tag_of(tensor) is None:
+            return tensor.detach()
+        return torch.from_dlpack(tensor.detach()) if tensor.layout is torch.strided else tensor.detach().clone()
+
+
+@contextmanager
+def simulate(spec: str = "2xT4", math: bool = True) -> Iterator[Machine]:
+    """Simulated GPUs for the length of a `with` block."""
+    machine = Machine(spec, math)
+    machine.install()
+    try:
+        yield machine
+    finally:
+        machine.uninstall()

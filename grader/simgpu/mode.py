@@ -1,0 +1,241 @@
+"""The dispatch mode: every ATen operation of a simulated script passes through here, below autograd.
+
+An operation finds its device from its inputs' tags or its `device` argument, runs on the CPU (with
+arithmetic) or only has its shapes worked out (without), and leaves a tagged output and a charged clock behind.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import cost, unreal
+from .clock import HOST
+from .local import local
+from .mismatch import mismatch
+from .operators import Operator, signature, tensors_in
+from .tags import FLOATING, PINNED, Tag, device_index, storages, tag_of
+from .transfers import transfer
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+aten = torch.ops.aten
+_CPU = torch.device("cpu")
+_in_backward = torch._C._current_autograd_node
+_learned: dict[Any, Operator] = {}
+_NO_HOST_MEMORY = re.compile(r"you tried to allocate (\d+) bytes")
+
+
+class Simulation(TorchDispatchMode):
+    """Runs the operations of one thread on a machine's simulated GPUs."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self.machine = machine
+        # The same operator on the same shapes takes the same time, and gives the same shapes.
+        self._seconds = machine.known_seconds
+        self._specs = machine.known_specs
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        observed = local.observed and not local.inside
+        local.inside += 1
+        try:
+            if not observed:
+                return func(*args, **kwargs)
+            operator = _learned.get(func)
+            if operator is None:
+                operator = _learned[func] = Operator(func)
+            return self._run(operator, args, kwargs)
+        finally:
+            local.inside -= 1
+
+    def _run(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+        tensors = tensors_in(args, kwargs)
+        tags = [tag_of(tensor) for tensor in tensors]
+        wanted = kwargs.get("device") if operator.takes_device else None
+        on_gpu = wanted is not None and wanted.type == "cuda"
+        if not on_gpu and not any(tags):
+            return self._on_host(operator, args, kwargs)
+        special = _SPECIAL.get(operator.packet)
+        if special is not None:
+            return special(self, operator, args, kwargs)
+        if on_gpu:
+            device = self.machine.index(wanted)
+            # The inputs of new_zeros, zeros_like and the like only lend their shape and type.
+        else:
+            device = self._common_device(operator, args, kwargs, tensors, tags)
+        if device is None:
+            return self._on_host(operator, args, kwargs)
+        return self._on_device(operator, args, kwargs, device)
+
+    def _on_host(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+        pinned = operator.takes_pinned and kwargs.get("pin_memory")
+        if pinned or operator.packet is aten._pin_memory:
+            return self._pinned(operator, args, kwargs)
+        out = operator.func(*args, **kwargs)
+        self.machine.clocks.cpu_operator()
+        if operator.takes_device and _in_backward() is not None and isinstance(out, torch.Tensor):
+            # C++ autograd knows only the physical device of what it replaces.
+            for storage in storages(out):
+                if storage._simulated is None:
+                    storage._simulated = FLOATING
+        return out
+
+    def _pinned(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+        if operator.packet is aten._pin_memory:
+            out = args[0].clone()
+        else:
+            out = operator.func(*args, **{**kwargs, "pin_memory": False})
+        self.machine.clocks.cpu_operator()
+        out.untyped_storage()._simulated = PINNED
+        return out
+
+    def _common_device(
+        self, operator: Operator, args: tuple, kwargs: dict[str, Any], tensors: list[torch.Tensor], tags: list[Tag | None]
+    ) -> int | None:
+        device = next((tag.device for tag in tags if tag is not None and tag.device is not None), None)
+        if device is None:
+            return None
+        for tensor, tag in zip(tensors, tags, strict=True):
+            if tag is not None and tag.device == device:
+                continue
+            if tag is FLOATING:
+                self.machine.place(tensor, device)
+            elif operator.foreach and tag is not None and tag.device is not None:
+                continue  # a list over several devices, which CUDA walks through one by one
+            elif device_index(tensor) is not None or not operator.may_be_on_host(tensor, args, kwargs):
+                raise mismatch(operator.func, args, kwargs, device_index)
+        return device
+
+    def _on_device(self, operator: Operator, args: tuple, kwargs: dict[str, Any], device: int) -> Any:
+        machine = self.machine
+        if operator.takes_device and kwargs.get("device") is not None:
+            kwargs = {**kwargs, "device": _CPU}
+        if operator.takes_pinned and kwargs.get("pin_memory"):
+            raise RuntimeError("Only dense CPU tensors can be pinned")
+        if operator.generator and kwargs.get("generator") is None:
+            kwargs = {**kwargs, "generator": machine.devices[device].generator}
+        phase = "forward" if _in_backward() is None else "backward"
+        key = None if operator.free else (operator.func, *signature(args, kwargs))
+        try:
+            out = operator.func(*args, **kwargs) if machine.math else self._unreal(operator, args, kwargs, key)
+        except RuntimeError as error:
+            self._out_of_memory(error, device)
+            raise
+        self._place(out, device, operator)
+        if key is not None:
+            seconds = self._seconds.get(key)
+            if seconds is None:
+                seconds = cost.seconds(operator.func, args, kwargs, out, machine.profile.gpu)
+                self._seconds[key] = seconds
+            machine.clocks.launch(device, seconds, operator.name, phase)
+        return out
+
+    def _unreal(self, operator: Operator, args: tuple, kwargs: dict[str, Any], key: tuple | None) -> Any:
+        """Run an operator without arithmetic."""
+        if operator.free or operator.resizes:
+            return operator.func(*args, **kwargs)
+        written, out = unreal.in_place(operator, args, kwargs)
+        if written:
+            return out
+        specs = self._specs.get(key)
+        if specs is None:
+            specs = self._specs[key] = unreal.shapes(operator, args, kwargs)
+        return unreal.make(specs)
+
+    def _place(self, out: Any, device: int, operator: Operator) -> None:
+        if isinstance(out, torch.Tensor):
+            tag = tag_of(out)
+            if tag is None or tag is FLOATING or operator.resizes:
+                self.machine.place(out, device)
+        elif isinstance(out, list | tuple):
+            for item in out:
+                self._place(item, device, operator)
+
+    def _out_of_memory(self, error: RuntimeError, device: int) -> None:
+        """The host refused the memory of one tensor: say what the simulated GPU would have said."""
+        refused = _NO_HOST_MEMORY.search(str(error))
+        if refused:
+            self.machine.devices[device].memory.allocate(int(refused[1]), self.machine.clocks.now())
+
+
+def _to_copy(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+    source, wanted = args[0], kwargs.get("device")
+    here = device_index(source)
+    if wanted is None or (wanted.type == source.device.type and wanted.type != "cuda"):
+        # C++ that asks for the physical device means the device of the tensor.
+        if here is None:
+            return mode._on_host(operator, args, kwargs)
+        return mode._on_device(operator, args, kwargs, here)
+    target = mode.machine.index(wanted) if wanted.type == "cuda" else None
+    if target is None and wanted.type != "cpu":
+        return operator.func(*args, **kwargs)
+    if target == here and target is not None:
+        return mode._on_device(operator, args, kwargs, target)
+    return transfer(
+        mode.machine,
+        source,
+        target,
+        kwargs.get("dtype"),
+        bool(kwargs.get("non_blocking")),
+        kwargs.get("memory_format") or torch.preserve_format,
+    )
+
+
+def _copy_(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+    destination, source = args[0], args[1]
+    machine = mode.machine
+    to_tag, from_tag = tag_of(destination), tag_of(source)
+    to, origin = (tag.device if tag else None for tag in (to_tag, from_tag))
+    if to_tag is FLOATING and origin is not None:
+        machine.place(destination, origin)
+        to = origin
+    if from_tag is FLOATING and to is not None:
+        machine.place(source, to)
+        origin = to
+    if to == origin:
+        return mode._on_device(operator, args, kwargs, to) if to is not None else mode._on_host(operator, args, kwargs)
+    non_blocking = bool(args[2]) if len(args) > 2 else bool(kwargs.get("non_blocking"))
+    machine.charge_transfer(source, origin, to, non_blocking)
+    if machine.math:
+        destination.copy_(source)
+    elif to is None:
+        destination.zero_()
+    return destination
+
+
+def _scalar(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+    tensor = args[0]
+    device = device_index(tensor)
+    if device is not None:
+        mode.machine.clocks.copy(device, HOST, tensor.element_size(), True, "item")
+        if not mode.machine.math:
+            return unreal.scalar(tensor.dtype)
+    return operator.func(*args, **kwargs)
+
+
+def _answer(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """An operator that gives Python a truth value: the host waits for it."""
+    tensors = tensors_in(args, kwargs)
+    device = mode._common_device(operator, args, kwargs, tensors, [tag_of(tensor) for tensor in tensors])
+    if device is None:
+        return mode._on_host(operator, args, kwargs)
+    mode.machine.clocks.launch(device, 0.0, operator.name)
+    mode.machine.clocks.copy(device, HOST, 1, True, operator.name)
+    if not mode.machine.math:
+        return False
+    return operator.func(*args, **kwargs)
+
+
+_SPECIAL = {
+    aten._to_copy: _to_copy,
+    aten.copy_: _copy_,
+    aten._local_scalar_dense: _scalar,
+    aten.equal: _answer,
+    aten.is_nonzero: _scalar,
+}

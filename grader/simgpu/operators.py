@@ -1,0 +1,106 @@
+"""What the simulation knows of an operator, learned once from its schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+# Arguments that CUDA's kernels want, or accept, in host memory whatever the device of the others.
+_HOST_ARGUMENTS = {
+    "index": ("indices",),
+    "index_put": ("indices",),
+    "index_put_": ("indices",),
+    "_index_put_impl_": ("indices",),
+    "_unsafe_index": ("indices",),
+    "_unsafe_index_put": ("indices",),
+    "_pack_padded_sequence": ("lengths",),
+    "_pack_padded_sequence_backward": ("batch_sizes",),
+    "_pad_packed_sequence": ("batch_sizes",),
+    "_ctc_loss": ("input_lengths", "target_lengths"),
+    "tensor_split": ("tensor_indices_or_sections",),
+}
+_ALIASES = {"_unsafe_view", "lift_fresh", "lift"}  # views that their schema does not call so
+_ONLY_METADATA = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_"}
+
+
+class Operator:
+    """One overload of an ATen operator."""
+
+    __slots__ = (
+        "func", "name", "packet", "is_view", "free", "mutates", "foreach", "resizes",
+        "takes_device", "takes_pinned", "generator", "host_arguments", "returned_arguments",
+    )  # fmt: skip
+
+    def __init__(self, func: Any) -> None:
+        arguments = func._schema.arguments
+        names = [argument.name for argument in arguments]
+        self.func = func
+        self.packet = func.overloadpacket
+        self.name: str = self.packet.__name__
+        self.is_view: bool = func.is_view or self.name in _ALIASES
+        self.free = self.is_view or self.name in _ONLY_METADATA
+        self.mutates = any(a.alias_info is not None and a.alias_info.is_write for a in arguments)
+        self.resizes = self.mutates and ("resize" in self.name or self.name == "set_" or "out" in names)
+        self.foreach = self.name.startswith(("_foreach", "_amp_foreach", "_fused"))
+        self.takes_device = "device" in names
+        self.takes_pinned = "pin_memory" in names
+        self.generator = "generator" in names
+        self.returned_arguments = _returned_arguments(func._schema)
+        self.host_arguments = _HOST_ARGUMENTS.get(self.name, ())
+
+    def may_be_on_host(self, tensor: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> bool:
+        """Whether this CPU tensor is one that the operator takes beside tensors of a GPU."""
+        if tensor.dim() == 0:
+            return not (self.mutates and args and args[0] is tensor)
+        for position, argument in enumerate(self.func._schema.arguments):
+            if argument.name in self.host_arguments:
+                value = args[position] if position < len(args) else kwargs.get(argument.name)
+                values = value if isinstance(value, list | tuple) else (value,)
+                if any(item is tensor for item in values):
+                    return True
+        return False
+
+
+def _returned_arguments(schema: Any) -> list[tuple[int, str]] | None:
+    """Position and name of the arguments that an in-place operator returns; None if it makes new tensors."""
+    written = {
+        frozenset(argument.alias_info.before_set): (position, argument.name)
+        for position, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    }
+    if not written or any(result.alias_info is None for result in schema.returns):
+        return None
+    return [written[frozenset(result.alias_info.before_set)] for result in schema.returns]
+
+
+def signature(args: Any, kwargs: dict[str, Any]) -> tuple:
+    """What shapes and costs depend on: shapes, strides and types of tensors, the values of the rest."""
+    return tuple(map(_part, args)), tuple((name, _part(value)) for name, value in kwargs.items())
+
+
+def _part(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.shape, value.stride() if value.layout is torch.strided else value.layout, value.dtype
+    if isinstance(value, list | tuple):
+        return tuple(map(_part, value))
+    if isinstance(value, float | int):
+        return type(value), value
+    return None if isinstance(value, torch.Generator) else value
+
+
+def tensors_in(args: tuple | list, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """All tensors among the arguments, those in lists included, in order."""
+    found: list[torch.Tensor] = []
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += [item for item in value if isinstance(item, torch.Tensor)]
+    if kwargs:
+        for value in kwargs.values():
+            if isinstance(value, torch.Tensor):
+                found.append(value)
+            elif isinstance(value, list | tuple):
+                found += [item for item in value if isinstance(item, torch.Tensor)]
+    return found

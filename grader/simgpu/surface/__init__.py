@@ -1,0 +1,33 @@
+"""What of torch's Python surface answers for the simulated GPUs, one module per area."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..patches import Patches
+from . import accelerator, autocast, cuda, generators, memory, modules, serialization, streams, tensors, unsupported
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+
+def install(machine: Machine, patches: Patches) -> None:
+    """Replace the surface; `patches` puts it back."""
+    implemented: set[str] = set()
+    for area in (cuda, streams, memory, generators):
+        functions = area.functions(machine)
+        for name, function in functions.items():
+            patches.set(_module(name), name.rpartition(".")[2], function)
+        implemented |= set(functions)
+    unsupported.install(patches, implemented)
+    for area in (accelerator, tensors, modules, autocast, serialization):
+        area.install(machine, patches)
+
+
+def _module(name: str):
+    import torch
+
+    module = torch.cuda
+    for part in name.split(".")[:-1]:
+        module = getattr(module, part)
+    return module

@@ -1,0 +1,109 @@
+"""torch.cuda: which devices there are, what they are like, and which one is current."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..local import local
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+
+class DeviceProperties(SimpleNamespace):
+    """What torch.cuda.get_device_properties gives."""
+
+
+class Devices:
+    """Answers for the devices of one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def _checked(self, device: Any) -> int:
+        # Asking about a device that does not exist is an assertion in torch, using it an error of CUDA.
+        index = torch.cuda._utils._get_device_index(device, optional=True)
+        if not 0 <= index < self.machine.count:
+            raise AssertionError("Invalid device id")
+        return index
+
+    def get_device_properties(self, device: Any = None) -> DeviceProperties:
+        """Name, capability, memory (bytes) and multiprocessors of a device."""
+        index = self._checked(device)
+        gpu = self.machine.profile.gpu
+        return DeviceProperties(
+            name=gpu.name,
+            major=gpu.capability[0],
+            minor=gpu.capability[1],
+            total_memory=self.machine.devices[index].memory.capacity,
+            multi_processor_count=int(gpu.multiprocessors.value),
+            is_integrated=False,
+            is_multi_gpu_board=False,
+            warp_size=32,
+        )
+
+    def get_device_name(self, device: Any = None) -> str:
+        """The name of a device, as the driver gives it."""
+        return self.get_device_properties(device).name
+
+    def get_device_capability(self, device: Any = None) -> tuple[int, int]:
+        """Major and minor compute capability."""
+        properties = self.get_device_properties(device)
+        return properties.major, properties.minor
+
+    def set_device(self, device: Any) -> None:
+        """Make a device current in the calling thread; a negative one does nothing."""
+        index = torch.cuda._utils._get_device_index(device)
+        if index >= 0:
+            local.device = self.machine.check(index)
+
+    def exchange(self, index: int) -> int:
+        """Make a device current and return the one that was; a negative one does nothing."""
+        before = local.device
+        if index >= 0:
+            local.device = self.machine.check(index)
+        return before
+
+    def synchronize(self, device: Any = None) -> None:
+        """Make the host wait for a device."""
+        self.machine.clocks.wait(self.machine.index(device))
+
+    def can_device_access_peer(self, device: Any, peer_device: Any) -> bool:
+        """Whether two devices copy directly to each other."""
+        return self._checked(device) != self._checked(peer_device)
+
+    def is_bf16_supported(self, including_emulation: bool = True) -> bool:
+        """Whether bfloat16 is native, or emulated."""
+        return including_emulation or self.machine.profile.gpu.capability >= (8, 0)
+
+    def is_tf32_supported(self) -> bool:
+        """Whether TensorFloat-32 is native."""
+        return self.machine.profile.gpu.capability >= (8, 0)
+
+    def get_arch_list(self) -> list[str]:
+        """The architectures that torch was built for: that of the simulated GPU."""
+        major, minor = self.machine.profile.gpu.capability
+        return [f"sm_{major}{minor}"]
+
+
+def functions(machine: Machine) -> dict[str, Any]:
+    """The names under torch.cuda that this module answers."""
+    devices = Devices(machine)
+    names = [name for name in vars(Devices) if not name.startswith("_") and name != "exchange"]
+    return {
+        **{name: getattr(devices, name) for name in names},
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "init": lambda: None,
+        "device_count": lambda: machine.count,
+        "current_device": lambda: local.device,
+        "ipc_collect": lambda: None,
+        "_lazy_init": lambda: None,
+        "_lazy_call": lambda callable, **kwargs: callable(),
+        "_is_compiled": lambda: True,
+        "_exchange_device": devices.exchange,
+        "_maybe_exchange_device": devices.exchange,
+    }

@@ -1,0 +1,180 @@
+"""Streams and events, ordered on the virtual clock.
+
+The work of all streams of a device is done in the order in which it was launched, as if each stream waited
+for the others: no overlap between streams is simulated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import NotSimulated
+from ..local import local
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+
+class Stream:
+    """A stream of one simulated GPU; stands in for torch.Stream and torch.cuda.Stream."""
+
+    machine: Machine  # set on the subclass of an installed machine
+    _made = 0
+
+    def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
+        if kwargs.get("stream_ptr") is not None:
+            raise NotSimulated("a stream of another library")
+        self.device_index = self.machine.index(device)
+        self.device = torch.device("cuda", self.device_index)
+        self.priority = priority
+        type(self)._made += 1
+        self.stream_id = kwargs.get("stream_id", self._made)
+
+    @property
+    def cuda_stream(self) -> int:
+        """A number that tells streams apart; 0 is the default stream."""
+        return self.stream_id
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Nothing to do, as a device's work is done in order; another device's is waited for."""
+        if stream.device_index != self.device_index:
+            self.machine.clocks.wait(stream.device_index)
+
+    def wait_event(self, event: Event) -> None:
+        """Nothing to do within a device."""
+        if event.device_index is not None and event.device_index != self.device_index:
+            event.synchronize()
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record an event, a new one unless given, and return it."""
+        event = self._new_event() if event is None else event
+        event.record(self)
+        return event
+
+    def _new_event(self) -> Event:
+        return torch.cuda.Event()  # type: ignore[return-value]
+
+    def synchronize(self) -> None:
+        """Make the host wait for what was launched so far."""
+        self.machine.clocks.wait(self.device_index)
+
+    def query(self) -> bool:
+        """Whether everything launched so far is done."""
+        return self.machine.clocks.ready(self.device_index) <= self.machine.now()
+
+    def __enter__(self) -> Stream:
+        before = getattr(self, "_before", [])
+        before.append((local.device, current(self.machine, self.device_index)))
+        self._before = before
+        select(self.machine, self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        device, stream = self._before.pop()
+        select(self.machine, stream)
+        local.device = device
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and (self.device_index, self.stream_id) == (other.device_index, other.stream_id)
+
+    def __hash__(self) -> int:
+        return hash((self.device_index, self.stream_id))
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device=cuda:{self.device_index} cuda_stream={self.stream_id:#x}>"
+
+    def is_capturing(self) -> bool:
+        """CUDA graphs are not simulated."""
+        return False
+
+
+class Event:
+    """A point in a device's work; stands in for torch.Event and torch.cuda.Event."""
+
+    machine: Machine
+
+    def __init__(self, device: Any = None, enable_timing: bool = False, blocking: bool = False, **_: Any) -> None:
+        self.enable_timing = enable_timing or device is True  # torch.cuda.Event takes enable_timing first
+        self.device_index: int | None = None
+        self.seconds: float | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Mark the moment at which what was launched so far will be done."""
+        self.device_index = local.device if stream is None else stream.device_index
+        self.seconds = max(self.machine.clocks.ready(self.device_index), self.machine.now())
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this event to another. Raises as CUDA does where one was not recorded, or without timing."""
+        if not (self.enable_timing and end_event.enable_timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self.seconds is None or end_event.seconds is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        return (end_event.seconds - self.seconds) * 1e3
+
+    def query(self) -> bool:
+        """Whether the moment has passed."""
+        return self.seconds is None or self.seconds <= self.machine.now()
+
+    def synchronize(self) -> None:
+        """Make the host wait for the moment."""
+        if self.seconds is not None:
+            self.machine.clocks.host(max(0.0, self.seconds - self.machine.now()), "wait")
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Make a stream wait for the moment."""
+        (stream or current(self.machine, local.device)).wait_event(self)
+
+
+class StreamContext:
+    """`with torch.cuda.stream(s):`; None does nothing."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*exception)
+
+
+def current(machine: Machine, device: Any = None) -> Stream:
+    """The calling thread's current stream on a device."""
+    index = machine.index(device)
+    chosen = (local.streams or {}).get(index)
+    return chosen if chosen is not None else default(machine, index)
+
+
+def default(machine: Machine, device: Any = None) -> Stream:
+    """The default stream of a device."""
+    return torch.cuda.Stream(device=machine.index(device), stream_id=0)  # type: ignore[return-value]
+
+
+def select(machine: Machine, stream: Stream | None) -> None:
+    """Make a stream, and its device, current in the calling thread."""
+    if stream is None:
+        return
+    local.streams = {**(local.streams or {}), stream.device_index: stream}
+    local.device = stream.device_index
+
+
+def functions(machine: Machine) -> dict[str, Any]:
+    """The names under torch.cuda that this module answers."""
+    stream_class = type("Stream", (Stream,), {"machine": machine})
+    event_class = type("Event", (Event,), {"machine": machine})
+    return {
+        "Stream": stream_class,
+        "Event": event_class,
+        "StreamContext": StreamContext,
+        "stream": StreamContext,
+        "current_stream": lambda device=None: current(machine, device),
+        "default_stream": lambda device=None: default(machine, device),
+        "set_stream": lambda stream: select(machine, stream),
+        "is_current_stream_capturing": lambda: False,
+        "streams.Stream": stream_class,
+        "streams.Event": event_class,
+    }

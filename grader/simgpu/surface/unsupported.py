@@ -1,0 +1,58 @@
+"""Every part of torch.cuda that is not simulated says so, by name, instead of doing nothing."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import torch
+
+from ..errors import NotSimulated
+from ..patches import Patches
+
+# What works as it is: classes and functions built on what is simulated, error types, and things about builds.
+AS_THEY_ARE = {
+    "AcceleratorError", "BFloat16Storage", "BoolStorage", "ByteStorage", "CharStorage", "ComplexDoubleStorage",
+    "ComplexFloatStorage", "CudaError", "DeferredCudaCallError", "DoubleStorage", "FloatStorage", "HalfStorage",
+    "IntStorage", "LongStorage", "OutOfMemoryError", "ShortStorage", "cudaStatus", "device", "device_of",
+    "check_error", "get_device_index",
+}  # fmt: skip
+_SUBMODULES = ("graphs", "jiterator", "nvtx", "profiler", "tunable", "gds", "green_contexts", "nccl", "memory")
+_OF_SUBMODULES = {"nccl": {"is_available", "reduce"}}
+
+
+def install(patches: Patches, implemented: set[str]) -> None:
+    """Replace the public callables of torch.cuda, and of its submodules, that `implemented` does not name."""
+    for name in unsupported(implemented):
+        patches.set(torch.cuda, name, _refusal(f"torch.cuda.{name}", getattr(torch.cuda, name)))
+    for submodule in _SUBMODULES:
+        module = getattr(torch.cuda, submodule, None)
+        for name in _own_callables(module) if module is not None else ():
+            kept = _OF_SUBMODULES.get(submodule, set())
+            if name not in kept and f"{submodule}.{name}" not in implemented:
+                patches.set(module, name, _refusal(f"torch.cuda.{submodule}.{name}", getattr(module, name)))
+
+
+def unsupported(implemented: set[str]) -> list[str]:
+    """The public callables of torch.cuda that raise."""
+    public = [name for name in torch.cuda.__all__ if callable(getattr(torch.cuda, name, None))]
+    return sorted(name for name in public if name not in implemented and name not in AS_THEY_ARE)
+
+
+def _own_callables(module: types.ModuleType) -> list[str]:
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+def _refusal(name: str, replaced: Any) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotSimulated(name)
+
+    if not isinstance(replaced, type):
+        return functools.wraps(replaced)(refuse)
+    # A class stays one, so that isinstance() can still be asked.
+    return type(replaced.__name__, (), {"__new__": refuse, "__doc__": f"{name} is not simulated."})

@@ -1,0 +1,134 @@
+"""Operators without arithmetic: shapes are worked out on the meta device, memory is taken but never touched.
+
+Where a shape depends on values, the largest possible one is taken. Tensors stay CPU tensors, so all of
+autograd, `.data` and the like behave as they do with arithmetic; what their bytes hold means nothing, and
+whatever reads a value is given 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from .errors import NotSimulated
+from .operators import Operator
+
+aten = torch.ops.aten
+
+
+class Spec(NamedTuple):
+    """A tensor to be made."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    def make(self) -> torch.Tensor:
+        """A CPU tensor like this; the operating system gives it no memory until something writes."""
+        return torch.empty_strided(self.size, self.stride, dtype=self.dtype)
+
+
+def scalar(dtype: torch.dtype) -> Any:
+    """The Python number that reading an element gives."""
+    if dtype is torch.bool:
+        return False
+    if dtype.is_complex:
+        return 0j
+    return 0.0 if dtype.is_floating_point else 0
+
+
+def shapes(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """The output of an operator that makes new tensors, with a Spec in place of each.
+
+    Raises what torch raises for shapes that do not fit, NotSimulated where shapes alone do not suffice.
+    """
+    answer = _ANSWERS.get(operator.packet)
+    if answer is not None:
+        return answer(*args, **kwargs)
+    if operator.packet in _MASKED:
+        args = (args[0], _positions(args[1]), *args[2:])
+    try:
+        out = operator.func(*_on_meta(args), **{name: _on_meta(value) for name, value in kwargs.items()})
+    except NotImplementedError as error:
+        raise NotSimulated(f"aten::{operator.name}, in a run without arithmetic,") from error
+    return _specs(out)
+
+
+def make(specs: Any) -> Any:
+    """The tensors of a result of `shapes`."""
+    if isinstance(specs, Spec):
+        return specs.make()
+    if isinstance(specs, list | tuple):
+        return type(specs)(make(item) for item in specs)
+    return specs
+
+
+def in_place(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple[bool, Any]:
+    """Whether the operator only writes into its arguments, and what it then returns."""
+    returned = operator.returned_arguments
+    if returned is None or operator.resizes:
+        return False, None
+    values = [kwargs[name] if name in kwargs else args[position] for position, name in returned]
+    return True, values[0] if len(values) == 1 else tuple(values) or None
+
+
+def _specs(out: Any) -> Any:
+    if isinstance(out, torch.Tensor):
+        return Spec(tuple(out.shape), out.stride(), out.dtype)
+    if isinstance(out, list | tuple):
+        return type(out)(_specs(item) for item in out) if type(out) in (list, tuple) else tuple(map(_specs, out))
+    return out
+
+
+def _on_meta(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    if isinstance(value, list | tuple):
+        return type(value)(_on_meta(item) for item in value)
+    if isinstance(value, torch.device):
+        return torch.device("meta")
+    return None if isinstance(value, torch.Generator) else value
+
+
+def _positions(indices: list[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """Boolean masks as the positions they select: all of them."""
+    positions: list[torch.Tensor | None] = []
+    for index in indices:
+        if index is not None and index.dtype in (torch.bool, torch.uint8):
+            positions += [torch.empty(index.numel(), dtype=torch.int64, device="meta")] * index.dim()
+        else:
+            positions.append(index)
+    return positions
+
+
+def _vector(length: int, dtype: torch.dtype = torch.int64) -> Spec:
+    return Spec((length,), (1,), dtype)
+
+
+def _nonzero(tensor: torch.Tensor) -> Spec:
+    return Spec((tensor.numel(), tensor.dim()), (1, max(1, tensor.numel())), torch.int64)
+
+
+def _masked_select(tensor: torch.Tensor, mask: torch.Tensor) -> Spec:
+    return _vector(torch.broadcast_shapes(tensor.shape, mask.shape).numel(), tensor.dtype)
+
+
+def _unique(tensor: torch.Tensor, *_: Any, **__: Any) -> tuple[Spec, ...]:
+    positions = Spec(tuple(tensor.shape), tensor.contiguous().stride(), torch.int64)
+    return _vector(tensor.numel(), tensor.dtype), positions, _vector(tensor.numel())
+
+
+def _bincount(tensor: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> Spec:
+    return _vector(max(minlength, 1), torch.int64 if weights is None else torch.float64)
+
+
+_MASKED = {aten.index, aten.index_put, aten._unsafe_index}
+_ANSWERS: dict[Any, Callable[..., Any]] = {
+    aten.nonzero: _nonzero,
+    aten.masked_select: _masked_select,
+    aten._unique2: _unique,
+    aten.bincount: _bincount,
+    aten._assert_async: lambda *_: None,
+}
