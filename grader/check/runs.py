@@ -1,0 +1,59 @@
+"""How a run that did not complete reads as a check's verdict."""
+
+from __future__ import annotations
+
+from grader.check.vocabulary import CheckFailed, Ungradable
+from grader.evidence import RunEvidence, RunOutcome, ScriptError
+from grader.grade import Outcome
+
+_OUTCOMES = {
+    RunOutcome.ERROR: Outcome.ERROR,
+    RunOutcome.TIMEOUT: Outcome.TIMEOUT,
+    RunOutcome.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
+    RunOutcome.KILLED: Outcome.FAILED,
+    RunOutcome.MALFORMED: Outcome.FAILED,
+}
+
+_ENDINGS = {
+    RunOutcome.ERROR: "The script raised an exception in the {name}.",
+    RunOutcome.TIMEOUT: "The {name} did not end within its time limit and was stopped.",
+    RunOutcome.OUT_OF_MEMORY: "The {name} ran out of memory.",
+    RunOutcome.KILLED: "The {name} ended without the record that every run ends with.",
+    RunOutcome.MALFORMED: "The {name} sent records that the grader cannot accept.",
+}
+
+
+def require_completed(run: RunEvidence, name: str, *, values_are_real: bool = True) -> None:
+    """Return where the run completed; raise the finding that says how it ended otherwise.
+
+    `name` is the run's name in a sentence, e.g. "accuracy run". Where `values_are_real` is False
+    (simulated GPUs that do no arithmetic) the exception's own words are not repeated: they may be
+    about a value that the script only ever sees as zero there.
+    """
+    if run.outcome is RunOutcome.COMPLETED:
+        return
+    if run.outcome is RunOutcome.UNGRADABLE:
+        raise Ungradable(f"The grader could not carry out the {name}. {run.detail}".strip())
+    parts = [_ENDINGS[run.outcome].format(name=name), run.detail]
+    error = run.error
+    if error is not None:
+        own_words = values_are_real or run.outcome is RunOutcome.OUT_OF_MEMORY
+        parts.append(_told(error) if own_words else _told_without_values(error))
+    message = " ".join(part for part in parts if part)
+    raise CheckFailed(message, site=error.site if error else None, outcome=_OUTCOMES[run.outcome])
+
+
+def _told(error: ScriptError) -> str:
+    words = error.message.strip()
+    parts = [f"{error.type}: {words}" if words else error.type, error.explanation]
+    if error.look_at:
+        parts.append(f"Look at: {error.look_at}")
+    return "\n".join(part for part in parts if part)
+
+
+def _told_without_values(error: ScriptError) -> str:
+    place = f" at {error.site}" if error.site else ""
+    return (
+        f"It stopped{place}. Simulated GPUs do no arithmetic in that run, so every value that is read "
+        "back from them is 0: look for code there that depends on a value."
+    )
