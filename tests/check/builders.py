@@ -158,7 +158,7 @@ def evidence(wrapped: bool, seconds: float, devices: Devices = TWO_T4) -> Eviden
         baseline=runs(False, 12.0),
         submitted=runs(wrapped, seconds),
         timing=Timing(baseline=[12.0], submission=[seconds], saving=saving, confidence=(saving, saving)),
-        known_samples={n: "train" for n in range(1280)} | dict.fromkeys(VALIDATION_SAMPLES, "validation"),
+        known_samples=dict.fromkeys(range(1280), "train") | dict.fromkeys(VALIDATION_SAMPLES, "validation"),
     )
 
 

@@ -166,7 +166,7 @@ class TestWrapped:
         fails(exercise, given, "wrapped", "not the one trained")
 
     def test_a_look_alike(self, exercise: Exercise) -> None:
-        modules = {"": "DataParallel", **{"module": "Net"}}
+        modules = {"": "DataParallel", "module": "Net"}
         given = altered(
             stub_evidence(),
             forward=lambda _: {"model": "DataParallel"},

@@ -62,7 +62,8 @@ def test_what_a_report_needs_is_in_the_grade(make: Make) -> None:
 
 
 def test_a_failure_says_why_and_skips_what_depends_on_it(make: Make) -> None:
-    body = 'from grader.evidence import Site\n    raise CheckFailed("No.", site=Site(file="a.py", line=3), why="Own.")'
+    site = 'site=Site(file="a.py", line=3)'
+    body = f'from grader.evidence import Site\n    raise CheckFailed("No.", {site}, why="Own.")'
     first, second = graded(make(FIRST.format(body) + SECOND.format("pass"))).checks
     assert (first.outcome, first.message, first.why) == (Outcome.FAILED, "No.", "Own.")
     assert (first.location, first.score, first.max_score) == ("a.py:3", 0, 60)
