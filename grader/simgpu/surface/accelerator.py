@@ -49,3 +49,5 @@ def install(machine: Machine, patches: Patches) -> None:
     }
     for name, function in functions.items():
         patches.set(torch._C, f"_accelerator_{name}", function)
+    patches.set(torch, "Stream", torch.cuda.Stream)
+    patches.set(torch, "Event", torch.cuda.Event)
