@@ -23,7 +23,7 @@ def serve(descriptor: int) -> None:
     """Answer requests on the control socket until it closes."""
     control = socket.socket(fileno=descriptor)
     _adopt_orphans()
-    import torch  # noqa: F401  (what the forks share)
+    import torch._dynamo  # noqa: F401  (what the forks share; every optimizer imports it)
     import safetensors.torch  # noqa: F401
     import grader.run.program  # noqa: F401
 

@@ -56,17 +56,12 @@ def _functions(module_name: str, module: Any) -> Iterator[tuple[str, Any, str]]:
 _missing = object()
 
 
-def snapshot() -> list[tuple[str, Any, str, Any, Any]]:
+def snapshot() -> list[tuple[str, Any, Any, Any, Any]]:
     """Return what stands where now, code included, for `differences`."""
-    hooks = torch.optim.optimizer
-    return [
-        (label, owner, name, _value(owner, name), getattr(_value(owner, name), "__code__", None))
-        for label, owner, name in _watched()
-    ] + [
-        ("torch.optim step hooks", table, hook, table[hook], None)
-        for table in (hooks._global_optimizer_pre_hooks, hooks._global_optimizer_post_hooks)
-        for hook in table
-    ]
+    hooks = sys.modules["torch.optim.optimizer"]
+    tables = (hooks._global_optimizer_pre_hooks, hooks._global_optimizer_post_hooks)  # type: ignore[attr-defined]
+    watched = [*_watched(), *(("torch.optim step hooks", table, hook) for table in tables for hook in table)]
+    return [(*place, _value(*place[1:]), _code(_value(*place[1:]))) for place in watched]
 
 
 def _value(owner: Any, name: Any) -> Any:
@@ -75,10 +70,14 @@ def _value(owner: Any, name: Any) -> Any:
     return vars(owner).get(name, getattr(owner, name, _missing))
 
 
-def differences(before: list[tuple[str, Any, str, Any, Any]]) -> list[str]:
+def _code(value: Any) -> Any:
+    return getattr(value, "__code__", None)
+
+
+def differences(before: list[tuple[str, Any, Any, Any, Any]]) -> list[str]:
     """Return the labels of what has been replaced since `before` was taken."""
     return [
         label
         for label, owner, name, value, code in before
-        if _value(owner, name) is not value or getattr(_value(owner, name), "__code__", None) is not code
+        if _value(owner, name) is not value or _code(_value(owner, name)) is not code
     ]
