@@ -1,0 +1,333 @@
+"""The command `grade`: finds what is meant, lets it be graded, shows the result.
+
+Everything heavy is imported where it is needed, so that `grade --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from grader import __version__
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from grader.exercise import Exercise
+    from grader.grade import Grade
+
+PASSED, NOT_PASSED, USAGE, UNGRADABLE, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+
+GRADE = "EXERCISE"  # the command that is meant where none is named
+
+_UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings along
+
+
+class ExerciseFirst(TyperGroup):
+    """A group of commands that takes any other first argument for an exercise to grade."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        known = {*self.commands, *ctx.help_option_names} - {GRADE}
+        return super().parse_args(ctx, args if not args or args[0] in known else [GRADE, *args])
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """One page: grading with its arguments and options, then the other commands."""
+        grading = self.commands[GRADE]
+        formatter.write_usage("grade", "EXERCISE [SUBMISSION] [OPTIONS]")
+        grading.format_help_text(ctx, formatter)  # type: ignore[arg-type]
+        grading.format_options(ctx, formatter)  # type: ignore[arg-type]
+        self.format_commands(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(
+            "Exit codes: 0 all checks passed, 1 not all, 2 a mistake in the command or a broken exercise, "
+            "3 could not be graded."
+        )
+
+
+app = typer.Typer(
+    cls=ExerciseFirst,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"multigpu-gym {__version__}")
+        raise typer.Exit()
+
+
+@app.command(GRADE, hidden=True)
+def grade_command(
+    exercise: Annotated[str, typer.Argument(metavar="EXERCISE", help="Folder or name of the exercise.")],
+    submission: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SUBMISSION]", help="File or folder to grade; the exercise's own script if left out."
+        ),
+    ] = None,
+    gpus: Annotated[
+        str,
+        typer.Option(metavar="CHOICE", help="auto, real, real:1, sim, or simulated ones as in sim:4xV100."),
+    ] = "auto",
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the grade as JSON; - is standard output.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the grade as JUnit XML.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")
+    ] = None,
+    hint: Annotated[bool, typer.Option("--hint", help="Show the next hint; nothing is graded.")] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Run the baseline anew.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+    ] = False,
+) -> int:
+    """Grade a submission, on real GPUs where two or more are there, else on simulated ones."""
+    from grader.report import targets
+
+    if hint:
+        return _show_hint(_load(exercise))
+    chosen = {"--json": json, "--junit": junit, "--html": html}
+    wanted = {option: path for option, path in chosen.items() if path is not None}
+    targets.check(wanted)
+    loaded = _load(exercise)
+    grade = grade_submission(loaded, submission or _typed(loaded), gpus, use_cache=not no_cache)
+    if targets.STANDARD_OUTPUT not in wanted.values():
+        _show(grade)
+    _write(grade, wanted)
+    return exit_code(grade)
+
+
+@app.command("list")
+def list_command() -> int:
+    """List the exercises."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from grader.course import exercises
+    from grader.exercise import BrokenExercise, load_exercise
+
+    console = _console()
+    broken = False
+    for folder in exercises.known():
+        try:
+            exercise = load_exercise(folder)
+            lines = exercise.title, exercise.summary
+        except BrokenExercise as problem:
+            lines, broken = ("(broken)", problem.summary), True
+        console.print(Text(f"{exercises.shown(folder)}: {lines[0]}"))
+        console.print(Padding(Text(lines[1]), (0, 0, 0, 2)))
+    return USAGE if broken else PASSED
+
+
+@app.command("reset")
+def reset_command(
+    exercise: Annotated[str, typer.Argument(metavar="EXERCISE", help="Folder or name of the exercise.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before overwriting edits.")] = False,
+) -> int:
+    """Put the script back as it was handed out; your own is kept beside it."""
+    from grader.course import exercises, reset
+
+    loaded = _load(exercise)
+    script = exercises.shown(loaded.folder / loaded.script)
+    changed = reset.changed_lines(loaded)
+    if changed == 0:
+        typer.echo(f"{script} is as it was handed out; nothing to do.")
+        return PASSED
+    if changed and not yes:
+        lines = f"{changed} changed line{'s' * (changed != 1)}"
+        if not sys.stdin.isatty():
+            return _say(f"{script} has {lines}; add --yes to put it back (yours is kept beside it).", USAGE)
+        if not typer.confirm(f"{script} has {lines}. Put it back as handed out, and keep yours beside it?"):
+            typer.echo("Nothing was changed.")
+            return NOT_PASSED
+    backup = reset.restore(loaded)
+    kept = f"; yours is now {exercises.shown(backup)}" if backup else ""
+    typer.echo(f"{script} is as it was handed out{kept}.")
+    return PASSED
+
+
+@app.command("schema")
+def schema_command() -> int:
+    """Print the JSON Schema of what --json writes."""
+    from grader.report import json as report
+
+    typer.echo(report.schema(), nl=False)
+    return PASSED
+
+
+def grade_submission(exercise: Exercise, submission: Path, gpus: str, *, use_cache: bool) -> Grade:
+    """Run and judge a submission, with a progress display on standard error."""
+    from grader.report.progress import Display
+
+    with Display(_console(stderr=True)) as progress:
+        from grader import check, run
+
+        evidence = run.gather(exercise, submission, gpus, progress, use_cache)
+        return check.judge(exercise, evidence)
+
+
+def exit_code(grade: Grade) -> int:
+    """Return the command's exit code for a grade."""
+    return {"passed": PASSED, "ungradable": UNGRADABLE}.get(grade.outcome.value, NOT_PASSED)
+
+
+def _load(text: str) -> Exercise:
+    from grader.course import exercises
+    from grader.exercise import load_exercise
+
+    return load_exercise(exercises.find(text))
+
+
+def _typed(exercise: Exercise) -> Path:
+    """The exercise's own script, as one would type its path from here."""
+    from grader.course import exercises
+
+    return Path(exercises.shown(exercise.folder / exercise.script))
+
+
+def _show_hint(exercise: Exercise) -> int:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from grader.course.hints import next_hint
+    from grader.report.terminal import WIDEST
+
+    hint = next_hint(exercise)
+    console = _console()
+    again = "" if hint.new else " (shown before)"
+    if hint.remaining:
+        rest = f"{hint.remaining} more remain{'s' * (hint.remaining == 1)}; `--hint` again shows the next."
+    else:
+        rest = "No hints remain."
+    console.print(Text(f"Hint {hint.number} of {hint.total}{again}", "bold"))
+    console.print(Padding(Text(hint.text), (0, 0, 0, 2)), width=min(console.width, WIDEST))
+    console.print(Text(rest, "dim"))
+    return PASSED
+
+
+def _show(grade: Grade) -> None:
+    from grader.report.terminal import show
+
+    try:
+        show(grade, _console())
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, `head` for instance, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write(grade: Grade, wanted: dict[str, Path]) -> None:
+    """Write the reports asked for."""
+    from grader.report import targets
+
+    for option, path in wanted.items():
+        if option == "--json":
+            from grader.report.json import dump
+        elif option == "--junit":
+            from grader.report.junit import dump
+        else:
+            from grader.report.html import render as dump
+        try:
+            targets.write(path, dump(grade))
+        except OSError as problem:
+            raise targets.UnwritableTarget(
+                f"{option} {path} could not be written: {problem.strerror}."
+            ) from None
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """A console that never fails on a character that the stream's encoding lacks."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+    return Console(file=stream, highlight=False, emoji=False)
+
+
+def _say(sentence: str, code: int) -> int:
+    """Print a sentence on standard error and return an exit code."""
+    print(f"grade: {sentence}", file=sys.stderr)
+    return code
+
+
+def _refused(problem: Exception) -> int | None:
+    """Say what an expected problem is and return its exit code; None for any other exception."""
+    if isinstance(problem, _UsageError):
+        return _say(f"{problem.format_message()} `grade --help` shows what can be given.", USAGE)  # type: ignore[attr-defined]
+    from grader.course.exercises import NoSuchExercise
+    from grader.course.reset import NotRestorable
+    from grader.devices import BadDeviceChoice, NoSuchDevices
+    from grader.exercise import BrokenExercise
+    from grader.report.targets import UnwritableTarget
+    from grader.run import ServerBroken, SubmissionMissing
+
+    if isinstance(
+        problem, (NoSuchExercise, NotRestorable, BadDeviceChoice, BrokenExercise, UnwritableTarget)
+    ):
+        return _say(str(problem), USAGE)
+    if isinstance(problem, SubmissionMissing):
+        return _say(str(problem), USAGE)
+    if isinstance(problem, (NoSuchDevices, ServerBroken)):
+        return _say(str(problem), UNGRADABLE)
+    return None
+
+
+def _broke_down(problem: Exception) -> int:
+    """Keep the details of a fault of the grader's own and say where; never show them."""
+    import tempfile
+
+    details = "".join(traceback.format_exception(problem))
+    try:
+        from grader.run.cache import cache_folder
+
+        file = cache_folder() / "fault.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(details, encoding="utf-8", errors="replace")
+    except Exception:
+        descriptor, name = tempfile.mkstemp(prefix="grade-fault-", suffix=".txt")
+        os.write(descriptor, details.encode("utf-8", "replace"))
+        os.close(descriptor)
+        file = Path(name)
+    return _say(f"The grader itself failed, which costs you nothing; the details are in {file}.", UNGRADABLE)
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    """End by unwinding, so that whatever runs is ended and cleared away."""
+    sys.exit(TERMINATED)
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code; every outcome is a sentence, never a traceback."""
+    try:
+        command = typer.main.get_command(app)
+        code = command.main(list(arguments) or ["--help"], prog_name="grade", standalone_mode=False)
+        if not arguments:
+            return USAGE
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except Exception as problem:
+        refused = _refused(problem)
+        return _broke_down(problem) if refused is None else refused
+    if code == INTERRUPTED:
+        return _say("Interrupted; nothing was graded.", INTERRUPTED)
+    return code or PASSED
+
+
+def main() -> None:
+    """Entry point of the console command."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(execute(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The learner's way through the exercises: finding them, hints, starting over."""

@@ -1,0 +1,1 @@
+"""Faces of a grade: each module turns a `Grade`, and nothing else, into one format."""
