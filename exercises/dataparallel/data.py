@@ -18,6 +18,7 @@ time: decoding and transforming 60,000 images one by one takes longer than a GPU
 
 import os
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,9 +52,22 @@ class Images(Dataset):
         return self.images[row], self.targets[row]
 
     def __getitems__(self, rows):
-        """Return (images, targets) of a whole batch at once; a DataLoader prefers this to `__getitem__`."""
+        """Return a whole batch at once; a DataLoader prefers this to `__getitem__`."""
         rows = torch.tensor(rows)
-        return self.images[rows], self.targets[rows]
+        return Batch(self.images[rows], self.targets[rows])
+
+
+class Batch(Sequence):
+    """The rows of one batch: pairs of image and target, for a DataLoader that collates them itself."""
+
+    def __init__(self, images, targets):
+        self.images, self.targets = images, targets
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, row):
+        return self.images[row], self.targets[row]
 
 
 class Splits(NamedTuple):
@@ -73,8 +87,8 @@ def load_data(batch_size):
     train, validation, _ = splits(os.environ.get("EXERCISE_DATA", "digits"))
     # Both have a generator, since a DataLoader without one draws from the script's, shuffling or not.
     return (
-        DataLoader(train, batch_size, shuffle=True, collate_fn=_unchanged, generator=_generator(LOADER_SEED)),
-        DataLoader(validation, batch_size, collate_fn=_unchanged, generator=_generator(LOADER_SEED)),
+        DataLoader(train, batch_size, shuffle=True, collate_fn=_whole, generator=_generator(LOADER_SEED)),
+        DataLoader(validation, batch_size, collate_fn=_whole, generator=_generator(LOADER_SEED)),
     )
 
 
@@ -189,9 +203,9 @@ def _mnist(name, folder, download):
     )
 
 
-def _unchanged(batch):
-    """Collate nothing: `Images.__getitems__` returns whole batches."""
-    return batch
+def _whole(batch):
+    """Collate nothing: `Images.__getitems__` has fetched the batch in one piece."""
+    return batch.images, batch.targets
 
 
 def _generator(seed):

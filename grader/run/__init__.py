@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from grader.run.gather import gather
+    from grader.run.grading import gather
     from grader.run.launch import ServerBroken
     from grader.run.submission import SubmissionMissing
 
 __all__ = ["ServerBroken", "SubmissionMissing", "gather"]
 
-_HOMES = {"gather": "gather", "ServerBroken": "launch", "SubmissionMissing": "submission"}
+_HOMES = {"gather": "grading", "ServerBroken": "launch", "SubmissionMissing": "submission"}
 
 
 def __getattr__(name: str) -> Any:

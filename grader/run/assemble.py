@@ -7,7 +7,7 @@ import re
 from grader.evidence import Epoch, RunEvidence, RunOutcome, ScriptError
 from grader.explain import explain
 from grader.run.launch import RawRun
-from grader.run.protocol import EpochRecord, Fence, StepRecord, Summary
+from grader.run.protocol import EpochRecord, Fence, StepRecord, Summary, Tampering
 
 # A terminal must not be steered by what a script printed: colours and cursor moves go.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -24,6 +24,8 @@ def assemble(raw: RawRun, seconds: dict[int, float]) -> RunEvidence:
     summary = next((record for record in raw.records if isinstance(record, Summary)), None)
     fields = {} if summary is None else {name: getattr(summary, name) for name in type(summary).model_fields}
     fields.pop("record", None)
+    caught = [record.what for record in raw.records if isinstance(record, Tampering)]
+    fields["tampering"] = [*caught, *fields.get("tampering", [])]
     outcome = raw.outcome
     detail = raw.detail
     if outcome is RunOutcome.COMPLETED and summary is None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+from grader.run.wrappers import is_wrapper
 
 
 _HISTORY_POINTS = 200
@@ -95,7 +96,7 @@ def plain_name(core: nn.Module, name: str) -> str:
     """`name` without the `module.` levels that wrappers inside `core` add."""
     parts, plain, module = name.split("."), [], core
     for part in parts:
-        wrapped = isinstance(module, (DataParallel, DistributedDataParallel)) and part == "module"
+        wrapped = is_wrapper(module) and part == "module"
         if not wrapped:
             plain.append(part)
         module = getattr(module, part, None) if isinstance(module, nn.Module) else None  # type: ignore[assignment]
@@ -117,7 +118,7 @@ def architecture(core: nn.Module) -> dict[str, Any]:
     modules = {
         plain_name(core, name) if name else "": type(module).__name__
         for name, module in core.named_modules()
-        if not isinstance(module, (DataParallel, DistributedDataParallel))
+        if not is_wrapper(module)
     }
     return {"class_name": type(core).__name__, "modules": modules, "state": state}
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parallel import DataParallel
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -31,7 +30,7 @@ from grader import simgpu
 from grader.run import integrity, observe
 from grader.run.errors import source_line
 from grader.run.fences import Fences
-from grader.run.wrappers import Wrappers
+from grader.run.wrappers import Wrappers, is_data_parallel
 
 
 class Probe:
@@ -63,7 +62,7 @@ class Probe:
         self._watch_optimizers()
         self.fences.watch(DataLoader)
         self._watch_warnings()
-        self._untouched = integrity.snapshot()
+        self._untouched, self._differences = integrity.snapshot(), integrity.differences
 
     # -- what is replaced ------------------------------------------------------------------------
 
@@ -120,8 +119,8 @@ class Probe:
         with self._ours():
             if outer is None and not getattr(module, "_is_replica", False):
                 record = self._begin(module, args, kwargs)
-            elif self._current is not None and (outer is None or isinstance(outer, DataParallel)):
-                if not isinstance(module, DataParallel):
+            elif self._current is not None and (outer is None or is_data_parallel(outer)):
+                if not is_data_parallel(module):
                     observe.count_rows(self._current["rows_per_device"], args, kwargs)
         stack.append(module)
         try:
@@ -252,7 +251,7 @@ class Probe:
             precision=self._precision,
             devices=observe.devices(self.machine, self.fences.window),
             spans=self.fences.spans,
-            tampering=integrity.differences(self._untouched),
+            tampering=self._differences(self._untouched),
             warnings=self._warnings,
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grader import simgpu
-from grader.run import sandbox
+from grader.run import sandbox, sentry
 from grader.run.errors import describe
 from grader.run.probe import Probe
 
@@ -22,6 +22,8 @@ _write, _read, _exit = os.write, os.read, os._exit
 
 class Channel:
     """Writes records to the parent and waits for its reply at fences."""
+
+    __slots__ = ("_encode", "_records", "_replies", "_token")
 
     def __init__(self, records: int, replies: int, token: str) -> None:
         self._records, self._replies, self._token = records, replies, token
@@ -57,6 +59,8 @@ def _run_script(request: dict[str, Any], channel: Channel) -> None:
     with _machine(request) as machine:
         probe = Probe(channel, folder, machine, accuracy=request["run"] == "accuracy")
         probe.install()
+        _hide_the_grader()
+        sentry.watch(folder, lambda what: channel.send("tampering", what=what))
         outcome, error = _execute(folder, request["script"], probe)
         with simgpu.unobserved():
             weights = outcome == "completed" and _save_weights(probe, folder / "weights.safetensors")
@@ -64,6 +68,12 @@ def _run_script(request: dict[str, Any], channel: Channel) -> None:
             _flush()
             channel.send("end", outcome=outcome, error=error, weights=weights)
             _exit(0)
+
+
+def _hide_the_grader() -> None:
+    """Leave no name by which the script could reach what observes it: it may import fresh copies."""
+    for name in [name for name in sys.modules if name == "grader" or name.startswith("grader.")]:
+        del sys.modules[name]
 
 
 def _machine(request: dict[str, Any]) -> Any:

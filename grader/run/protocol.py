@@ -71,7 +71,14 @@ class End(Record):
     weights: bool = False  # whether a file of weights was written
 
 
-AnyRecord = Fence | StepRecord | EpochRecord | Summary | End
+class Tampering(Record):
+    """The script was caught at it; sent at once, so that nothing it does later takes it back."""
+
+    record: Literal["tampering"]
+    what: str
+
+
+AnyRecord = Fence | StepRecord | EpochRecord | Summary | Tampering | End
 _ADAPTER: TypeAdapter[AnyRecord] = TypeAdapter(Annotated[AnyRecord, Field(discriminator="record")])
 
 

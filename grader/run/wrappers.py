@@ -10,11 +10,23 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 _KINDS = (DataParallel, DistributedDataParallel)
-# What Python itself puts into every class body.
-_NOT_BEHAVIOUR = {
-    "__module__", "__qualname__", "__doc__", "__init__", "__dict__", "__weakref__", "__annotations__",
-    "__firstlineno__", "__static_attributes__", "__annotate__", "__annotate_func__", "__repr__",
-}  # fmt: skip
+# Of the names with underscores around them, those that change how a wrapper works; the others are what
+# Python puts into every class body, or its construction and display.
+_SPECIAL_BEHAVIOUR = {"__call__", "__getattr__", "__getattribute__", "__setattr__", "__class__"}
+
+
+def is_wrapper(module: object) -> bool:
+    """Whether the object is really of a wrapper's class; `isinstance` believes what `__class__` says."""
+    return issubclass(type(module), _KINDS)
+
+
+def is_data_parallel(module: object) -> bool:
+    """Whether the object is really a DataParallel or of a subclass."""
+    return issubclass(type(module), DataParallel)
+
+
+def _is_behaviour(name: str) -> bool:
+    return not (name.startswith("__") and name.endswith("__")) or name in _SPECIAL_BEHAVIOUR
 
 
 class Wrappers:
@@ -54,12 +66,12 @@ class Wrappers:
         The path is "wrapper" where one DataParallel holds every parameter of `module`, "partial"
         where only some, "bypass" where `module` itself is inside a wrapper, else "plain".
         """
-        if isinstance(module, _KINDS):
+        if is_wrapper(module):
             core = module.module
-            while isinstance(core, _KINDS):
+            while is_wrapper(core):
                 core = core.module
             return core, "wrapper", self._note(module, None)
-        inside = [child for child in module.modules() if isinstance(child, _KINDS)]
+        inside = [child for child in module.modules() if is_wrapper(child)]
         if inside:
             index = self._note(inside[0], None)
             covered = {id(p) for p in inside[0].parameters()}
@@ -76,9 +88,9 @@ class Wrappers:
 
     def _record(self, wrapper: Any) -> dict[str, Any]:
         exact = type(wrapper)
-        base = DataParallel if isinstance(wrapper, DataParallel) else DistributedDataParallel
+        base = DataParallel if is_data_parallel(wrapper) else DistributedDataParallel
         replaced = {name for kind in exact.__mro__[: exact.__mro__.index(base)] for name in vars(kind)}
-        replaced = {name for name in replaced if hasattr(base, name)} - _NOT_BEHAVIOUR
+        replaced = {name for name in replaced if hasattr(base, name) and _is_behaviour(name)}
         replaced |= {name for name in vars(wrapper) if callable(getattr(base, name, None))}
         kind = "distributed" if base is DistributedDataParallel else "subclass"
         inner = getattr(wrapper, "module", None)
@@ -87,7 +99,7 @@ class Wrappers:
             "kind": "data_parallel" if exact is DataParallel else kind,
             "overrides": sorted(replaced),
             "wraps": type(inner).__name__,
-            "wraps_wrapper": isinstance(inner, nn.Module) and any(isinstance(m, _KINDS) for m in inner.modules()),
+            "wraps_wrapper": isinstance(inner, nn.Module) and any(map(is_wrapper, inner.modules())),
             "device_ids": [int(i) for i in getattr(wrapper, "device_ids", None) or []],
             "output_device": getattr(wrapper, "output_device", None),
         }
