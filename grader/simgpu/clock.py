@@ -24,7 +24,6 @@ from .profiles import MachineProfile
 from .timeline import PICOSECONDS, Timeline
 
 HOST = -1  # the end of a copy that is host memory
-PHASES = ("forward", "backward")
 
 
 def picoseconds(seconds: float) -> int:
@@ -41,7 +40,6 @@ def track(end: int) -> str:
 class Times:
     """When each thing becomes free, in picoseconds, and the rules by which work moves it on."""
 
-    profile: MachineProfile
     devices: list[int]
     engine: list[int]  # the backward launch clock of each device: one engine thread for each
     links: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -53,7 +51,7 @@ class Times:
     def fork(self, host_track: str) -> Times:
         """Return an independent copy, without the recording."""
         return Times(
-            self.profile, self.devices[:], self.engine[:], dict(self.links), self.busy[:], self.host, None, host_track
+            self.devices[:], self.engine[:], dict(self.links), self.busy[:], self.host, None, host_track
         )
 
     def _record(self, where: str, name: str, kind: str, start: int, end: int) -> None:
@@ -83,7 +81,16 @@ class Times:
         self.busy[device] += seconds
         self._record(track(device), name, "compute", start, start + seconds)
 
-    def copy(self, source: int, destination: int, cost: int, seconds: int, name: str, blocking: bool, backward: bool) -> None:
+    def copy(
+        self,
+        source: int,
+        destination: int,
+        cost: int,
+        seconds: int,
+        name: str,
+        blocking: bool,
+        backward: bool,
+    ) -> None:
         ends = [end for end in (source, destination) if end != HOST]
         if backward and ends:
             launched = max(self.engine[ends[-1]], self.host) + cost
@@ -103,7 +110,7 @@ class Times:
             self._wait_until(end)
 
     def together(self, devices: Sequence[int], seconds: int, name: str) -> None:
-        """Broadcast or reduce: moves the host on by `seconds`, and the devices by as much from when all can."""
+        """Broadcast or reduce: moves the host on by `seconds`, and the devices from when all are free."""
         self.after_backward()
         start = max(self.host, *(self.devices[device] for device in devices))
         for device in devices:
@@ -144,15 +151,15 @@ class Clocks:
         self.profile = profile
         self.count = count
         self.timeline = timeline or Timeline()
-        self._main = Times(profile, [0] * count, [0] * count, busy=[0] * count, timeline=self.timeline)
+        self._main = Times([0] * count, [0] * count, busy=[0] * count, timeline=self.timeline)
         self._local = threading.local()
         self._lock = threading.RLock()
-        host, link = profile.host, profile.link
+        host = profile.host
         self._launch = picoseconds(host.launch_us.value * 1e-6)
         self._backward_launch = picoseconds(host.backward_launch_us.value * 1e-6)
         self._cpu_operator = picoseconds(host.cpu_operator_us.value * 1e-6)
         self._module = picoseconds(host.module_us.value * 1e-6)
-        self._latency = picoseconds(link.latency_us.value * 1e-6)
+        self._latency = picoseconds(profile.link.latency_us.value * 1e-6)
 
     def launch(self, device: int, seconds: float, name: str, phase: str = "forward") -> None:
         """An operator of `seconds` on `device`. In phase "forward" (the optimizer, too) the calling thread
@@ -162,20 +169,27 @@ class Clocks:
         self._charge("launch", device, cost, picoseconds(seconds), name, backward)
 
     def copy(
-        self, source: int, destination: int, nbytes: int, blocking: bool, name: str = "copy", phase: str = "forward"
+        self,
+        source: int,
+        destination: int,
+        nbytes: int,
+        blocking: bool,
+        name: str = "copy",
+        phase: str = "forward",
     ) -> None:
         """Move bytes between two devices, or a device and the host (HOST). A blocking one keeps the caller
         until it has arrived, as torch does with ordinary (pageable) host memory and to the host."""
         backward = phase == "backward"
         cost = self._backward_launch if backward else self._launch
-        self._charge("copy", source, destination, cost, self._transfer(source, destination, nbytes), name, blocking, backward)
+        seconds = self._transfer(source, destination, nbytes)
+        self._charge("copy", source, destination, cost, seconds, name, blocking, backward)
 
     def broadcast(self, devices: Sequence[int], nbytes: int, name: str = "broadcast") -> None:
         """Copy `nbytes` of parameters from devices[0] to the others, as replicate() does."""
         self._collective(devices, nbytes, self.profile.link.broadcast_us_per_mb.value, name)
 
     def reduce(self, devices: Sequence[int], nbytes: int, name: str = "reduce") -> None:
-        """Add `nbytes` of gradients of all `devices` up on devices[0], as the backward of replicate() does."""
+        """Sum `nbytes` of gradients of all `devices` on devices[0], as the backward of replicate() does."""
         self._collective(devices, nbytes, self.profile.link.reduce_us_per_mb.value, name)
 
     def replica(self, modules: int) -> None:
@@ -225,7 +239,7 @@ class Clocks:
             self._local.worker = outer
 
     def join(self, worker: Worker) -> None:
-        """Charge what `worker` did, and make the calling thread wait for its end. A second join does nothing."""
+        """Charge what `worker` did and make the calling thread wait for its end; only once."""
         if worker.joined:
             return
         worker.joined = True

@@ -13,6 +13,7 @@ computed: shapes and types suffice, so tensors on the meta device serve as well 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -117,14 +118,14 @@ def _work(func: Any, args: tuple, kwargs: dict, out: Any) -> Work:
     groups = 1
     if name in ("convolution", "convolution_backward"):
         groups = args[8] if name == "convolution" else args[9]
-        if dtype is torch.float32:  # torch.backends.cudnn.allow_tf32 is on by default, the one of matmul is off
+        if dtype is torch.float32:  # cuDNN uses TF32 by default, matrix multiplication does not
             rates = ("tfloat32",)
     return Work(flops(func, args, kwargs, out), _bytes(func, name, tensors, args, out), rates, groups > 1)
 
 
 def _bytes(func: Any, name: str, tensors: list[torch.Tensor], args: tuple, out: Any) -> int:
     written = sum(map(_size, _tensors(out)))
-    if not func._schema.returns:  # the torch._foreach_..._ family gives nothing back: it writes its first list
+    if not func._schema.returns:  # torch._foreach_add_ and the like: they write their first list
         written = sum(map(_size, _tensors(args[:1])))
     read = sum(map(_size, tensors))
     if tensors and name in _UNREAD:
@@ -160,19 +161,19 @@ def _describe(value: Any, parts: list[Any]) -> None:
 
 
 def _convolution_backward(
-    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, _bias: Any, _stride: Any, _padding: Any,
-    _dilation: Any, transposed: bool, _output_padding: Any, _groups: int, mask: list[bool], out_val: Any = None,
-) -> int:  # fmt: skip
+    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *how: Any, out_val: Any = None
+) -> int:
     """Each of the two gradients repeats the multiplications of the forward pass.
 
     weight.shape[1] is the number of channels in a group, so nothing else needs to know of the groups
     (flop_counter multiplies by all channels in the gradient of the weight).
     """
+    *_, transposed, _output_padding, _groups, mask = how
     positions = (x if transposed else grad).shape[2:].numel()
     return 2 * positions * x.shape[0] * weight.numel() * (bool(mask[0]) + bool(mask[1]))
 
 
-_FORMULAS = {aten.convolution_backward: _convolution_backward}
+_FORMULAS: dict[Any, Callable[..., int]] = {aten.convolution_backward: _convolution_backward}
 for _cpu, _gpu in (  # attention on CPU tensors has names of its own
     ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention"),
     ("_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_backward"),

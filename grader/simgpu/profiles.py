@@ -7,10 +7,10 @@ own file is accepted wherever a name is.
 from __future__ import annotations
 
 import difflib
+import math
 import re
-from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
@@ -32,16 +32,23 @@ class _Model(BaseModel):
 class Quantity(_Model):
     """A figure, where it comes from, and for an uncertain one the range in which it plausibly lies."""
 
-    value: float = Field(ge=0)
+    value: float = Field(ge=0, allow_inf_nan=False)
     source: str = Field(min_length=10)
-    low: float | None = Field(None, ge=0)
-    high: float | None = Field(None, ge=0)
+    low: float | None = Field(None, ge=0, allow_inf_nan=False)
+    high: float | None = Field(None, ge=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _ordered(self) -> Quantity:
-        if not (self.low if self.low is not None else 0) <= self.value <= (self.high or float("inf")):
-            raise ValueError(f"the value {self.value} lies outside of its range {self.low} to {self.high}")
+        low, high = (0 if self.low is None else self.low), (math.inf if self.high is None else self.high)
+        if not low <= self.value <= high:
+            raise ValueError(f"the value {self.value:g} lies outside of its range, {low:g} to {high:g}")
         return self
+
+
+class Rate(Quantity):
+    """A figure that something is divided by."""
+
+    value: float = Field(gt=0, allow_inf_nan=False)
 
 
 class GPU(_Model):
@@ -50,18 +57,18 @@ class GPU(_Model):
 
     name: str  # as torch.cuda.get_device_name() gives it
     capability: tuple[int, int]
-    multiprocessors: Quantity
-    memory_gib: Quantity  # what torch reports as total_memory
-    peak_tflops: dict[str, Quantity]
-    peak_bandwidth_gb_s: Quantity
-    achieved_tflops: dict[str, Quantity]
-    achieved_bandwidth_gb_s: Quantity
-    grouped_share: Quantity  # of the achieved rate, what a convolution in groups reaches
+    multiprocessors: Rate
+    memory_gib: Rate  # what torch reports as total_memory
+    peak_tflops: dict[str, Rate]
+    peak_bandwidth_gb_s: Rate
+    achieved_tflops: dict[str, Rate]
+    achieved_bandwidth_gb_s: Rate
+    grouped_share: Rate  # of the achieved rate, what a convolution in groups reaches
 
     @model_validator(mode="after")
     def _has_float32(self) -> GPU:
-        if "float32" not in self.achieved_tflops or self.achieved_bandwidth_gb_s.value == 0:
-            raise ValueError("achieved_tflops needs float32, and achieved_bandwidth_gb_s more than 0")
+        if "float32" not in self.achieved_tflops:
+            raise ValueError("achieved_tflops needs float32, the rate of everything that has none of its own")
         return self
 
     @property
@@ -70,10 +77,10 @@ class GPU(_Model):
 
 
 class Link(_Model):
-    """How bytes move. MB is 10**6 bytes; broadcast and reduce are those of nn.DataParallel, per parameter MB."""
+    """How bytes move. Broadcast and reduce are nn.DataParallel's, for each 10**6 bytes of parameters."""
 
-    host_gb_s: Quantity  # one GPU and host memory, each direction
-    peer_gb_s: Quantity  # two GPUs
+    host_gb_s: Rate  # one GPU and host memory, each direction
+    peer_gb_s: Rate  # two GPUs
     latency_us: Quantity  # of one copy
     broadcast_us_per_mb: Quantity
     reduce_us_per_mb: Quantity
@@ -97,27 +104,23 @@ class MachineProfile(_Model):
     link: Link
     host: Host
 
-    def with_module_us(self, microseconds: float) -> MachineProfile:
-        """Return the same machine with another host cost per module and replica."""
-        return self.with_figures(host={"module_us": microseconds})
-
     def with_figures(self, **parts: dict[str, float]) -> MachineProfile:
-        """Return a copy with figures replaced: with_figures(host={"module_us": 66}, link={...})."""
-        changed = {}
+        """Return a copy with other figures, for example with_figures(host={"module_us": 66})."""
+        changed: dict[str, BaseModel] = {}
         for part, figures in parts.items():
             model = getattr(self, part)
-            quantities = {
-                figure: Quantity(value=value, source=f"set in place of {getattr(model, figure).value}")
-                for figure, value in figures.items()
-            }
-            changed[part] = model.model_copy(update=quantities)
+            replaced = {}
+            for figure, value in figures.items():
+                before = getattr(model, figure)
+                replaced[figure] = type(before)(value=value, source=f"set in place of {before.value:g}")
+            changed[part] = model.model_copy(update=replaced)
         return self.model_copy(update=changed)
 
 
 class Selection(NamedTuple):
     """How many GPUs of which profile."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks a selection for
     profile: MachineProfile
 
 
@@ -152,14 +155,13 @@ def _name(which: str) -> str:
     if key in names:
         return names[key]
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-    hint = f"; did you mean {names[near[0]]}?" if near else ""
+    hint = f"did you mean {names[near[0]]}? Known" if near else "known"
     raise BadProfile(
-        f"no GPU profile is named {which!r}{hint} "
-        f"Known: {', '.join(names.values())}; or give the path of a profile's YAML file"
+        f"no GPU profile is named {which!r}; {hint}: {', '.join(names.values())}; "
+        "or give the path of a profile's YAML file"
     )
 
 
-@lru_cache
 def read(path: Path) -> MachineProfile:
     """Read a profile's YAML file. Raises BadProfile naming the file, the line and every fault."""
     try:
@@ -171,11 +173,14 @@ def read(path: Path) -> MachineProfile:
     try:
         return MachineProfile.model_validate(data)
     except ValidationError as error:
-        faults = (f"{path}:{_line(data, e['loc'])}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        faults = [
+            f"{path}:{_line(data, fault['loc'])}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+            for fault in error.errors()
+        ]
         raise BadProfile("\n".join(faults)) from None
 
 
-def _line(data: object, location: tuple[int | str, ...]) -> int:
+def _line(data: Any, location: tuple[Any, ...]) -> int:
     line = 1
     for key in location:
         marks = getattr(data, "lc", None)
@@ -183,7 +188,7 @@ def _line(data: object, location: tuple[int | str, ...]) -> int:
             break
         try:
             line = (marks.key(key) if isinstance(data, dict) else marks.item(key))[0] + 1
-            data = data[key]  # pyright: ignore
+            data = data[key]
         except (KeyError, IndexError, TypeError):
             break
     return line
