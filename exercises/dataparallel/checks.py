@@ -132,11 +132,11 @@ def speed(evidence: Evidence, exercise: Exercise) -> str:
         raise CheckFailed("No epoch of the script was timed: it completed none in the speed run.")
     before, after = median(timing.baseline), median(timing.submission)
     ideal = before / devices.count
-    figures = f"{_seconds(after, evidence)} per epoch, the baseline {_seconds(before, evidence)}"
+    figures = f"{after:.3g} s per epoch, the baseline {before:.3g} s ({devices.label})"
     if not (math.isfinite(after) and after >= ideal * (1 - IDEAL_MARGIN)):
         raise CheckFailed(
             f"Not plausible: {figures}. {devices.count} GPUs cannot take less than "
-            f"{_seconds(ideal, evidence)} for the same work."
+            f"{ideal:.3g} s for the same work."
         )
     shirked = [item for item in _differences(evidence, exercise) if item.changes_work]
     if shirked:
@@ -158,11 +158,6 @@ def speed(evidence: Evidence, exercise: Exercise) -> str:
 
 def _change(saving: float) -> str:
     return f"{saving:.1%} less" if saving >= 0 else f"{-saving:.1%} more"
-
-
-def _seconds(value: float, evidence: Evidence) -> str:
-    label = f" simulated ({evidence.devices.profile})" if evidence.devices.simulated else ""
-    return f"{value:.3g} s{label}"
 
 
 # -- accuracy ----------------------------------------------------------------------------------------

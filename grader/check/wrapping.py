@@ -61,12 +61,12 @@ def _not_through_a_wrapper(
     """Say why training forwards went past a wrapper: the first one that did decides on the words."""
     first = outside[0]
     count = len(outside)
-    share = "Every training forward" if count == total else f"{count} of {total} training forwards"
-    where = f" in the {name}"
+    share = "every training forward" if count == total else f"{count} of {total} training forwards"
+    share = f"{share} in the {name}"
     if first.path == "bypass":
         wrapper = wrapper_of(first, run)
         return CheckFailed(
-            f"{share}{where} called the bare {first.model}, past its wrapper{_at(wrapper)}. "
+            f"{share.capitalize()} called the bare {first.model}, past its wrapper{_at(wrapper)}. "
             + _advice_on_bypass(first, wrapper),
             site=first.site,
         )
@@ -78,7 +78,7 @@ def _not_through_a_wrapper(
             site=wrapper.site or first.site,
             why="What is outside the wrapper still runs on one GPU, on the whole batch.",
         )
-    return _never_wrapped(evidence, run, first, share + where, count == total)
+    return _never_wrapped(evidence, run, first, share, count == total)
 
 
 def _advice_on_bypass(first: Forward, wrapper: Wrapper) -> str:
@@ -134,7 +134,7 @@ def _never_wrapped(
     look_alike = _look_alike(evidence, run)
     if look_alike:
         return CheckFailed(
-            f"{share} went through {look_alike}, a class of the script's own that is not "
+            f"{share.capitalize()} went through {look_alike}, a class of the script's own that is not "
             "torch.nn.DataParallel. Expected: torch.nn.DataParallel around the model.",
             site=first.site,
             why="A class that resembles DataParallel need not split the batch as it does.",
