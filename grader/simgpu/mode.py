@@ -14,9 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import cost, unreal
 from .clock import HOST
+from .errors import NotSimulated
 from .local import local
 from .mismatch import mismatch
 from .operators import Operator, signature, tensors_in
+from .surface import generators
 from .tags import FLOATING, PINNED, Tag, device_index, storages, tag_of
 from .transfers import transfer
 
@@ -77,6 +79,8 @@ class Simulation(TorchDispatchMode):
         pinned = operator.takes_pinned and kwargs.get("pin_memory")
         if pinned or operator.packet is aten._pin_memory:
             return self._pinned(operator, args, kwargs)
+        if operator.generator:
+            self._generator(kwargs, None)
         out = operator.func(*args, **kwargs)
         self.machine.clocks.cpu_operator()
         if operator.takes_device and _in_backward() is not None and isinstance(out, torch.Tensor):
@@ -118,12 +122,22 @@ class Simulation(TorchDispatchMode):
             kwargs = {**kwargs, "device": _CPU}
         if operator.takes_pinned and kwargs.get("pin_memory"):
             raise RuntimeError("Only dense CPU tensors can be pinned")
-        if operator.generator and kwargs.get("generator") is None:
-            kwargs = {**kwargs, "generator": machine.devices[device].generator}
+        if operator.generator:
+            kwargs = {**kwargs, "generator": self._generator(kwargs, device)}
         phase = "forward" if _in_backward() is None else "backward"
         key = None if operator.free else (operator.func, *signature(args, kwargs))
         try:
-            out = operator.func(*args, **kwargs) if machine.math else self._unreal(operator, args, kwargs, key)
+            if not machine.math:
+                out = self._unreal(operator, args, kwargs, key)
+            elif operator.random:
+                with generators.as_default(machine.devices[device].generator):
+                    out = operator.func(*args, **kwargs)
+            else:
+                out = operator.func(*args, **kwargs)
+        except NotSimulated:
+            raise
+        except NotImplementedError as error:
+            raise NotSimulated(f"aten::{operator.name}") from error
         except RuntimeError as error:
             self._out_of_memory(error, device)
             raise
@@ -135,6 +149,14 @@ class Simulation(TorchDispatchMode):
                 self._seconds[key] = seconds
             machine.clocks.launch(device, seconds, operator.name, phase)
         return out
+
+    def _generator(self, kwargs: dict[str, Any], device: int | None) -> torch.Generator | None:
+        given = kwargs.get("generator")
+        if given is not None:
+            generators.check(given, device)
+        elif device is not None:
+            return self.machine.devices[device].generator
+        return given
 
     def _unreal(self, operator: Operator, args: tuple, kwargs: dict[str, Any], key: tuple | None) -> Any:
         """Run an operator without arithmetic."""

@@ -29,7 +29,7 @@ class Operator:
 
     __slots__ = (
         "func", "name", "packet", "is_view", "free", "mutates", "foreach", "resizes",
-        "takes_device", "takes_pinned", "generator", "host_arguments", "returned_arguments",
+        "takes_device", "takes_pinned", "generator", "random", "host_arguments", "returned_arguments",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -47,6 +47,7 @@ class Operator:
         self.takes_pinned = "pin_memory" in names
         self.generator = "generator" in names
         self.returned_arguments = _returned_arguments(func._schema)
+        self.random = torch.Tag.nondeterministic_seeded in func.tags and not self.generator
         self.host_arguments = _HOST_ARGUMENTS.get(self.name, ())
 
     def may_be_on_host(self, tensor: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> bool:

@@ -52,8 +52,16 @@ def shapes(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
     try:
         out = operator.func(*_on_meta(args), **{name: _on_meta(value) for name, value in kwargs.items()})
     except NotImplementedError as error:
-        raise NotSimulated(f"aten::{operator.name}, in a run without arithmetic,") from error
+        raise _needs_values(operator) from error
+    except RuntimeError as error:
+        if "meta tensor" in str(error):
+            raise _needs_values(operator) from error
+        raise
     return _specs(out)
+
+
+def _needs_values(operator: Operator) -> NotSimulated:
+    return NotSimulated(f"aten::{operator.name}, in a run without arithmetic,")
 
 
 def make(specs: Any) -> Any:

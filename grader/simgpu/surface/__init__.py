@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def install(machine: Machine, patches: Patches) -> None:
     """Replace the surface; `patches` puts it back."""
+    generators.install(machine, patches)
     implemented: set[str] = set()
     for area in (cuda, streams, memory, generators):
         functions = area.functions(machine)

@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..patches import Patches
+
 if TYPE_CHECKING:
     from ..machine import Machine
+
+
+_made: weakref.WeakValueDictionary[int, Generator] = weakref.WeakValueDictionary()
+
+
+class _AnyGenerator(type(torch.Generator)):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return issubclass(type(instance), torch._C.Generator)
+
+
+class Generator(torch._C.Generator, metaclass=_AnyGenerator):
+    """Stands in for torch.Generator: one "for" a GPU draws on the CPU and says that it is the GPU's."""
+
+    machine: Machine
+    simulated: torch.device
+
+    def __new__(cls, device: Any = "cpu") -> Generator:
+        made = super().__new__(cls)
+        wanted = torch.device(device)
+        if wanted.type == "cuda":
+            wanted = torch.device("cuda", cls.machine.index(wanted))
+        made.simulated = wanted
+        _made[made._cdata] = made  # the dispatcher hands on another Python object for the same generator
+        return made
+
+    def __init__(self, device: Any = "cpu") -> None: ...
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Where it says that it draws."""
+        return self.simulated
+
+
+def check(generator: Any, device: int | None) -> None:
+    """Refuse a generator of the other kind of device, in torch's words."""
+    wanted, found = "cpu" if device is None else "cuda", _made.get(generator._cdata, generator).device.type
+    if wanted != found:
+        raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{found}'")
 
 
 class Generators:
@@ -58,6 +100,27 @@ class Generators:
         """Restore the states of all devices' generators."""
         for device, state in zip(self.machine.devices, new_states, strict=False):
             device.generator.set_state(state)
+
+
+def install(machine: Machine, patches: Patches) -> None:
+    """Let torch.Generator be made for a simulated GPU, and give each GPU its own."""
+    made_here = type("Generator", (Generator,), {"machine": machine})
+    patches.set(torch, "Generator", made_here)
+    for device in machine.devices:
+        device.generator = made_here(torch.device("cuda", device.index))
+
+
+@contextmanager
+def as_default(generator: torch.Generator) -> Iterator[None]:
+    """Let what draws from the CPU's default generator draw from another one."""
+    default = torch.default_generator
+    before = default.get_state()
+    default.set_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(default.get_state())
+        default.set_state(before)
 
 
 def functions(machine: Machine) -> dict[str, Any]:

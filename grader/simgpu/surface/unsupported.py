@@ -52,7 +52,8 @@ def _refusal(name: str, replaced: Any) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise NotSimulated(name)
 
+    refuse.not_simulated = True  # type: ignore[attr-defined]
     if not isinstance(replaced, type):
         return functools.wraps(replaced)(refuse)
     # A class stays one, so that isinstance() can still be asked.
-    return type(replaced.__name__, (), {"__new__": refuse, "__doc__": f"{name} is not simulated."})
+    return type(replaced.__name__, (), {"__new__": refuse, "__doc__": f"{name} is not simulated.", "not_simulated": True})
