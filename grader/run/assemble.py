@@ -6,7 +6,7 @@ import re
 
 from grader.evidence import Epoch, RunEvidence, RunOutcome, ScriptError
 from grader.explain import explain
-from grader.run.launch import RawRun
+from grader.run.exchange import RawRun
 from grader.run.protocol import EpochRecord, Fence, StepRecord, Summary, Tampering
 
 # A terminal must not be steered by what a script printed: colours and cursor moves go.

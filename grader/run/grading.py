@@ -15,7 +15,8 @@ from grader.exercise import Exercise
 from grader.run import cache, measure, nvml, submission
 from grader.run.assemble import assemble
 from grader.run.evaluate import Material, WeightsRefused
-from grader.run.launch import RawRun, Request, Server
+from grader.run.exchange import RawRun, Request
+from grader.run.launch import Server
 from grader.run.protocol import Fence
 
 _PATIENCE = 12  # a submission may take so many times the baseline's time, and a minute at least

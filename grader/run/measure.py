@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from grader.evidence import RunEvidence, RunOutcome, Timing
 from grader.run.assemble import assemble
-from grader.run.launch import RawRun
+from grader.run.exchange import RawRun
 from grader.run.protocol import Fence
 
 Runner = Callable[[Callable[[Fence], bool]], RawRun]  # runs one script under a fence callback

@@ -11,7 +11,8 @@ import pytest
 from grader.evidence import RunEvidence
 from grader.exercise import Limits
 from grader.run.assemble import assemble
-from grader.run.launch import RawRun, Request, Server
+from grader.run.exchange import RawRun, Request
+from grader.run.launch import Server
 from grader.run.measure import Stopwatch, virtual_clock
 
 DATA = Path(__file__).parents[2] / "exercises" / "dataparallel" / "data.py"

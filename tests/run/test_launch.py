@@ -10,7 +10,8 @@ import pytest
 
 from grader.evidence import RunOutcome
 from grader.exercise import Limits
-from grader.run.launch import Request, Server
+from grader.run.exchange import Request
+from grader.run.launch import Server
 from grader.run.sandbox import isolation
 
 from .conftest import DATA

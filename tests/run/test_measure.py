@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grader.evidence import RunOutcome
-from grader.run.launch import RawRun
+from grader.run.exchange import RawRun
 from grader.run.measure import (
     EPOCHS_WANTED,
     ROUNDS_AT_MOST,
