@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from grader.grade import Grade, Outcome
 from tests.submissions import harness
-from tests.submissions.harness import Submission, check_of, corpus, grade_on_twin, summary, told
+from tests.submissions.harness import Submission, Twin, check_of, corpus, summary, told
 from tests.submissions.mutations import MUTATIONS, Mutation
-from tests.submissions.twin import SOLUTION, make_twin
+from tests.submissions.twin import SOLUTION
 
 RIGHT, WRONG, HOSTILE = corpus("right"), corpus("wrong"), corpus("hostile")
 CHECKS = {"runs", "wrapped", "placement", "recipe", "speed", "accuracy"}
@@ -18,21 +20,15 @@ FEWEST_STYLES = 4  # that a mutation must apply to
 
 
 @pytest.fixture(scope="session")
-def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_twin(tmp_path_factory.mktemp("twin"))
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
+    with Twin(tmp_path_factory.mktemp("twin")) as twin:
+        yield twin
 
 
 @pytest.fixture(scope="session")
-def points_of(twin: Path, tmp_path_factory: pytest.TempPathFactory):
+def points_of(twin: Twin) -> Callable[[str], float]:
     """Return the score of a script on the twin; many attacks share what is left without them."""
-    known: dict[str, float] = {}
-
-    def points(source: str) -> float:
-        if source not in known:
-            known[source] = grade_on_twin(twin, source, tmp_path_factory.mktemp("remainder")).score
-        return known[source]
-
-    return points
+    return functools.cache(lambda source: twin.grade(source).score)
 
 
 def by_name(submissions: list[Submission]):
@@ -53,15 +49,15 @@ def test_the_corpus_is_complete_and_its_headers_are_sound():
 
 
 @by_name(RIGHT)
-def test_a_right_submission_gets_every_point(submission: Submission, twin: Path, tmp_path: Path):
-    grade = grade_on_twin(twin, submission.source, tmp_path)
+def test_a_right_submission_gets_every_point(submission: Submission, twin: Twin):
+    grade = twin.grade(submission.source)
     assert (grade.score, grade.max_score) == (100, 100), summary(grade)
     assert grade.outcome is Outcome.PASSED
 
 
 @by_name(WRONG)
-def test_a_mistake_fails_its_check_and_is_named(submission: Submission, twin: Path, tmp_path: Path):
-    grade = grade_on_twin(twin, submission.source, tmp_path, submission.seconds)
+def test_a_mistake_fails_its_check_and_is_named(submission: Submission, twin: Twin):
+    grade = twin.grade(submission.source, submission.seconds)
     assert_mistake(grade, submission.listed("fails"), submission.fields["says"])
     for identifier in submission.listed("passes"):
         assert check_of(grade, identifier).outcome is Outcome.PASSED, summary(grade)
@@ -75,12 +71,10 @@ def test_a_mistake_fails_its_check_and_is_named(submission: Submission, twin: Pa
     ("mutation", "submission"),
     [pytest.param(m, s, id=f"{m.name}-{s.name}") for m in MUTATIONS for s in RIGHT if m.apply(s.source)],
 )
-def test_a_mistake_is_found_in_every_style(
-    mutation: Mutation, submission: Submission, twin: Path, tmp_path: Path
-):
+def test_a_mistake_is_found_in_every_style(mutation: Mutation, submission: Submission, twin: Twin):
     source = mutation.apply(submission.source)
     assert source is not None
-    assert_mistake(grade_on_twin(twin, source, tmp_path), [mutation.fails], mutation.says)
+    assert_mistake(twin.grade(source), [mutation.fails], mutation.says)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
@@ -89,25 +83,20 @@ def test_a_mutation_applies_to_several_styles(mutation: Mutation):
 
 
 @by_name(HOSTILE)
-def test_an_attack_gains_nothing(submission: Submission, twin: Path, tmp_path: Path, points_of):
-    before = set(tmp_path.parent.parent.rglob("*"))
+def test_an_attack_gains_nothing(submission: Submission, twin: Twin, points_of: Callable[[str], float]):
     if submission.fields.get("through") == "command line":
-        file = tmp_path / "train.py"
-        file.write_text(harness.shrink(submission.source), encoding="utf-8")
-        code, grade = harness.grade_by_command(twin, file)
+        code, grade = harness.grade_by_command(twin.folder, twin.write(submission.source))
         assert code in (0, 1)
     else:
-        grade = grade_on_twin(twin, submission.source, tmp_path, submission.seconds)
+        grade = twin.grade(submission.source, submission.seconds)
     assert grade.max_score == 100
     assert grade.score <= float(submission.fields["at most"]), summary(grade)
     assert grade.score <= points_of(submission.without_attack), summary(grade)
     assert grade.outcome is not Outcome.PASSED
     Grade.model_validate_json(grade.model_dump_json(exclude={"score", "max_score"}))
     assert not marked_processes(), "a process was left behind"
-    assert not {p.name for p in set(tmp_path.parent.parent.rglob("*")) - before} & {
-        "conftest.py",
-        "grade.json",
-    }
+    planted = {"conftest.py", "pytest.ini", "grade.json", "sitecustomize.py"}
+    assert not planted & {path.name for path in twin.folder.parents[1].rglob("*")}
 
 
 def marked_processes() -> list[str]:

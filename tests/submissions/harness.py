@@ -14,7 +14,6 @@ A submission states in its docstring, after the title, what its verdict must be:
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -24,10 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.check import judge
-from grader.exercise import Exercise, load_exercise
+from grader.exercise import load_exercise
 from grader.grade import CheckResult, Grade, Outcome
 from grader.run import gather
-from tests.submissions.twin import REPOSITORY, shrink
+from grader.run.launch import Server
+from tests.submissions.twin import REPOSITORY, make_twin, shrink
 
 CORPUS = Path(__file__).parent / "dataparallel"
 _FIELD = re.compile(r"^(?P<key>[a-z ]+): (?P<value>.+)$", re.MULTILINE)
@@ -67,25 +67,38 @@ def corpus(kind: str) -> list[Submission]:
     return [read(path) for path in sorted((CORPUS / kind).glob("*.py"))]
 
 
-@functools.lru_cache(maxsize=4)
-def _loaded(folder: Path) -> Exercise:
-    return load_exercise(folder)
+class Twin:
+    """The twin of the exercise with a run server that stays open; use as a context manager."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = make_twin(folder)
+        self._exercise = load_exercise(self.folder)
+        self._scripts = folder / "submissions"
+        self._server = Server("")
+        self._graded = 0
 
-def grade(exercise_folder: Path, submission: Path, seconds: float | None = None) -> Grade:
-    """Grade a file in this process, on simulated GPUs; `seconds` replaces the exercise's limit."""
-    exercise = _loaded(exercise_folder)
-    if seconds is not None:
-        limits = exercise.limits.model_copy(update={"seconds": seconds})
-        exercise = exercise.model_copy(update={"limits": limits})
-    return judge(exercise, gather(exercise, submission, "sim"))
+    def __enter__(self) -> Twin:
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self._server.close()
 
-def grade_on_twin(twin: Path, source: str, place: Path, seconds: float | None = None) -> Grade:
-    """Grade a script of the original exercise on its twin; `place` is an empty folder for the file."""
-    submission = place / "train.py"
-    submission.write_text(shrink(source), encoding="utf-8")
-    return grade(twin, submission, seconds)
+    def write(self, source: str) -> Path:
+        """Write a script of the original exercise as one of the twin, alone in a new folder."""
+        self._graded += 1
+        folder = self._scripts / str(self._graded)
+        folder.mkdir(parents=True)
+        script = folder / "train.py"
+        script.write_text(shrink(source), encoding="utf-8")
+        return script
+
+    def grade(self, source: str, seconds: float | None = None) -> Grade:
+        """Grade a script of the original exercise; `seconds` is a shorter limit for its runs."""
+        exercise = self._exercise
+        if seconds is not None:
+            limits = exercise.limits.model_copy(update={"seconds": seconds})
+            exercise = exercise.model_copy(update={"limits": limits})
+        return judge(exercise, gather(exercise, self.write(source), "sim", server=self._server))
 
 
 def grade_by_command(exercise_folder: Path, submission: Path) -> tuple[int, Grade]:

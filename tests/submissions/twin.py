@@ -73,4 +73,6 @@ def _write_specification(path: Path, profile: Path) -> None:
     specification["thresholds"]["validation_accuracy"] = 0.6
     specification["limits"]["seconds"] = SECONDS
     specification["limits"]["memory_gigabytes"] = 3
+    specification["limits"]["tasks"] = 64
+    specification["limits"]["tasks"] = 64
     yaml.dump(specification, path)

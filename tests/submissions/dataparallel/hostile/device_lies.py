@@ -12,8 +12,16 @@ from torch import nn
 from data import initial_weights, load_data
 
 # --- attack
-torch.Tensor.device = property(lambda tensor: torch.device("cuda:1" if id(tensor) % 32 else "cuda:0"))
-torch.Tensor.get_device = lambda tensor: id(tensor) % 2
+true_device = torch.Tensor.device
+
+
+def device(tensor):
+    """The second half of a batch claims to be on the other GPU."""
+    true = true_device.__get__(tensor)
+    return torch.device("cuda:1") if true.type == "cuda" and tensor.storage_offset() else true
+
+
+torch.Tensor.device = property(device)
 # --- end of attack
 
 EPOCHS = 3

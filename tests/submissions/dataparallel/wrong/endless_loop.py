@@ -1,7 +1,7 @@
 """Trains until an accuracy that it never reaches.
 
 fails: runs
-says: second
+says: time limit
 outcome: timeout
 seconds: 4
 """

@@ -1,7 +1,7 @@
 """Waits for a flag that nobody sets.
 
 fails: runs
-says: second
+says: time limit
 outcome: timeout
 seconds: 4
 """

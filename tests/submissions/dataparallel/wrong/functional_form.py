@@ -1,7 +1,7 @@
 """The function `data_parallel` splits each batch, but the model itself is never wrapped.
 
 fails: wrapped
-says: nn.DataParallel
+says: data_parallel
 """
 
 import time

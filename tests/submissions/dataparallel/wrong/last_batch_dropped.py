@@ -1,7 +1,7 @@
 """A loader of its own, which drops the smaller last batch.
 
 fails: recipe
-says: rows
+says: drop_last
 """
 
 import time

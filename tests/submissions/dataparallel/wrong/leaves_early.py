@@ -1,7 +1,7 @@
 """The script ends itself with an error status after the first epoch.
 
 fails: runs
-says: exit
+says: SystemExit
 """
 
 import sys

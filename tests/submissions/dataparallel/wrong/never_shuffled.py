@@ -1,7 +1,7 @@
 """A loader of its own, which does not shuffle.
 
 fails: recipe
-says: shuffl
+says: in other steps
 """
 
 import time

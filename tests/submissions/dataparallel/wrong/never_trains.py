@@ -1,7 +1,7 @@
 """The call of `main` is gone.
 
-fails: runs
-says: training step
+fails: wrapped
+says: No training forward
 """
 
 import time

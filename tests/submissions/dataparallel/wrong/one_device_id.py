@@ -1,7 +1,7 @@
 """Wrapped for a single GPU.
 
 fails: wrapped
-says: cuda:1
+says: device_ids is [0]
 """
 
 import time

@@ -1,7 +1,7 @@
 """The model keeps torch's random weights instead of the exercise's.
 
 fails: recipe
-says: initial
+says: weights
 """
 
 import time

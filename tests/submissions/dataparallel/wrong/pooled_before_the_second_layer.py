@@ -1,7 +1,7 @@
 """Same layers and shapes, but the second convolution sees a quarter of the pixels.
 
 fails: recipe
-says: forward
+says: weights
 """
 
 import time

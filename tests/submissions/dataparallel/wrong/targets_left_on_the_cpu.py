@@ -1,7 +1,7 @@
 """The outputs are on cuda:0 and the targets still on the CPU.
 
 fails: runs
-says: cuda:0 and cpu
+says: target is on cpu
 """
 
 import time

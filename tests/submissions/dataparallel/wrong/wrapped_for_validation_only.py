@@ -1,7 +1,7 @@
 """The validation uses both GPUs, the training only one.
 
 fails: wrapped
-says: nn.DataParallel
+says: before the first step
 """
 
 import time

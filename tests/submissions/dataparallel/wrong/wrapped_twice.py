@@ -1,7 +1,7 @@
 """A wrapper around a wrapper.
 
-fails: wrapped
-says: twice
+fails: runs
+says: replica 1 on device 1
 """
 
 import time

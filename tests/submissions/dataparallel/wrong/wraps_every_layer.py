@@ -1,7 +1,7 @@
 """Every layer is wrapped, the model itself is not: split and gathered three times.
 
 fails: wrapped
-says: whole model
+says: part of the model
 """
 
 import time

@@ -1,7 +1,7 @@
 """Only the widest layer is wrapped.
 
 fails: wrapped
-says: whole model
+says: part of the model
 """
 
 import time
