@@ -148,16 +148,24 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
+_PLAIN = (
+    int,
+    bool,
+    type(None),
+)  # of a call's other arguments a float, say, never changes what there is to do
+
+
 def _describe(value: Any, parts: list[Any]) -> None:
-    if isinstance(value, torch.Tensor):
-        parts.append(value.shape)
-        parts.append(value.dtype)
-    elif isinstance(value, list | tuple):
+    kind = type(value)  # asked first, as isinstance(..., torch.Tensor) is slow
+    if kind in _PLAIN:
+        parts.append(value)
+    elif kind is list or kind is tuple:
         parts.append(len(value))
         for item in value:
             _describe(item, parts)
-    elif value is None or isinstance(value, int):  # booleans too; a float never changes what there is to do
-        parts.append(value)
+    elif isinstance(value, torch.Tensor):
+        parts.append(value.shape)
+        parts.append(value.dtype)
 
 
 def _convolution_backward(
