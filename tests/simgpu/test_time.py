@@ -39,19 +39,19 @@ def test_a_hundred_runs_are_the_same_to_the_last_digit():
 
 
 def test_also_under_load_and_with_arithmetic():
-    alone = train(math=False)
+    alone = train(steps=1)
     stop = threading.Event()
 
     def spin():
         while not stop.is_set():
             sum(range(1000))
 
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(4):
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
             pool.submit(spin)
         try:
-            assert train(math=False) == alone
-            assert train(math=True) == alone
+            assert train(steps=1) == alone
+            assert train(math=True, steps=1) == alone
         finally:
             stop.set()
 
@@ -59,7 +59,7 @@ def test_also_under_load_and_with_arithmetic():
 def test_two_devices_share_the_work_of_a_large_batch():
     def seconds(wrap):
         with simgpu.simulate("2xT4", math=False) as machine:
-            model = wrap(nn.Sequential(nn.Conv2d(3, 64, 5), nn.Conv2d(64, 64, 5)).cuda())
+            model = wrap(nn.Sequential(nn.Conv2d(3, 64, 5), nn.Conv2d(64, 64, 5), nn.AdaptiveAvgPool2d(1)).cuda())
             images = torch.empty(2048, 3, 32, 32, device="cuda")
             start = machine.synchronize()
             model(images).sum().backward()
@@ -69,7 +69,7 @@ def test_two_devices_share_the_work_of_a_large_batch():
 
 
 def test_work_is_launched_and_only_waiting_takes_its_time(machine):
-    matrix = torch.empty(512, 512, device="cuda")
+    matrix = torch.zeros(512, 512, device="cuda")
     machine.synchronize()
     start = machine.now()
     for _ in range(50):
@@ -82,7 +82,7 @@ def test_work_is_launched_and_only_waiting_takes_its_time(machine):
 
 
 def test_devices_work_side_by_side(machine):
-    matrices = [torch.empty(1024, 1024, device=f"cuda:{index}") for index in range(2)]
+    matrices = [torch.zeros(1024, 1024, device=f"cuda:{index}") for index in range(2)]
     start = machine.synchronize()
     matrices[0] @ matrices[0]
     one = machine.synchronize() - start
@@ -132,7 +132,7 @@ def test_a_busy_wait_ends(machine):
 
 def test_events_measure_milliseconds(machine):
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    matrix = torch.empty(2048, 2048, device="cuda")
+    matrix = torch.zeros(2048, 2048, device="cuda")
     machine.synchronize()
     start.record()
     matrix @ matrix
