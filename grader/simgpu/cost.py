@@ -159,7 +159,7 @@ def _describe(value: Any, parts: list[Any]) -> None:
     kind = type(value)  # asked first, as isinstance(..., torch.Tensor) is slow
     if kind in _PLAIN:
         parts.append(value)
-    elif kind is list or kind is tuple:
+    elif issubclass(kind, (list, tuple)):
         parts.append(len(value))
         for item in value:
             _describe(item, parts)
