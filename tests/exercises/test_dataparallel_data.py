@@ -281,8 +281,9 @@ def test_a_script_runs_without_the_grader(checkout, dataparallel, script):
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert [line.split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
-    for part in (" s ", "train loss", "validation loss", "accuracy"):
+    for part in (" s ", "train loss", "val loss", "acc"):
         assert all(part in line for line in lines)
+    assert max(map(len, lines)) <= 76  # a report shows them indented, in 80 columns
 
 
 def test_a_script_without_its_data_ends_with_the_message_alone(dataparallel):
