@@ -15,7 +15,7 @@ from grader.check.difference import Difference, counted, merged, some
 from grader.check.placement import require_placement
 from grader.check.recipe import recipe_differences, training_forwards
 from grader.check.work import work_differences
-from grader.check.wrapping import require_wrapped, short_name, wrapper_of
+from grader.check.wrapping import known_cause, require_wrapped, short_name, wrapper_of
 from grader.evidence import Evidence, RunEvidence, Runs
 from grader.exercise import Exercise
 
@@ -34,7 +34,11 @@ def runs(evidence: Evidence, exercise: Exercise) -> str:
             raise Ungradable(f"The {name} of the untouched baseline did not complete. {run.detail}".strip())
     for name, run in _named_runs(evidence.submitted):
         arithmetic = name == "accuracy run" or not evidence.devices.simulated
-        require_completed(run, name, values_are_real=arithmetic)
+        try:
+            require_completed(run, name, values_are_real=arithmetic)
+        except CheckFailed as failure:
+            failure.message += known_cause(run)
+            raise
     replaced = sorted({n for _, run in _named_runs(evidence.submitted) for n in run.tampering})
     if replaced:
         raise CheckFailed(
@@ -42,6 +46,8 @@ def runs(evidence: Evidence, exercise: Exercise) -> str:
             "Expected: torch, Python's clocks and the grader as they are.",
             why="What a run shows is worth something only while the instruments are left alone.",
         )
+    if not any(step.forwards or step.optimized for step in evidence.submitted.accuracy.steps):
+        raise CheckFailed("The script ended without a single training step. Expected: it trains the model.")
     return "Both runs, one for the accuracy and one for the speed, completed."
 
 
@@ -102,14 +108,14 @@ def recipe(evidence: Evidence, exercise: Exercise) -> str:
 
 def _differences(evidence: Evidence, exercise: Exercise) -> list[Difference]:
     """Everything that differs from the baseline, in either run, the most important first."""
-    tolerance = exercise.thresholds.loss_tolerance
+    limits = exercise.thresholds
     proven = frozenset(step.loss_function for step in evidence.submitted.accuracy.optimized_steps)
     found = []
     for name, run in _named_runs(evidence.submitted):
         whole = run is evidence.submitted.accuracy
         before = evidence.baseline.accuracy if whole else evidence.baseline.speed
         accepted = frozenset() if whole else proven
-        settings = recipe_differences(before, run, tolerance, accepted)
+        settings = recipe_differences(before, run, limits.loss_tolerance, limits.weights_tolerance, accepted)
         work = work_differences(before, run, evidence.known_samples, whole=whole)
         found.append((name, [*settings, *work]))
     return merged(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grader.evidence import Site
 
@@ -14,12 +14,14 @@ class Difference:
 
     `kind` names what departs, so that the same departure in two runs is told once. `changes_work` is
     True where an epoch then does other work than the baseline's, so that their times do not compare.
+    `consequence` is True for what any other difference may bring about, and is told only without one.
     """
 
     kind: str
     text: str
     changes_work: bool = False
     site: Site | None = None
+    consequence: bool = False
 
     def __str__(self) -> str:
         return f"{self.text} ({self.site})" if self.site else self.text
@@ -34,8 +36,9 @@ def merged(runs: Sequence[tuple[str, Sequence[Difference]]]) -> list[Difference]
     for place, (name, differences) in enumerate(runs):
         for item in differences:
             text = f"in the {name} only: {item.text}" if place else item.text
-            found.setdefault(item.kind, Difference(item.kind, text, item.changes_work, item.site))
-    return list(found.values())
+            found.setdefault(item.kind, replace(item, text=text))
+    causes = [item for item in found.values() if not item.consequence]
+    return causes or list(found.values())[:1]
 
 
 def some(names: Sequence[str], limit: int = 4) -> str:

@@ -20,11 +20,13 @@ def recipe_differences(
     baseline: RunEvidence,
     submitted: RunEvidence,
     loss_tolerance: float,
+    weights_tolerance: float,
     accepted_losses: frozenset[str] = frozenset(),
 ) -> list[Difference]:
     """Return the differences, most important first.
 
-    `loss_tolerance` is the share of the baseline's loss by which a step's loss may differ. A run
+    `loss_tolerance` is the share of the baseline's loss by which a step's loss may differ,
+    `weights_tolerance` that of the way which the baseline's weights went by which the weights may. A run
     without values is judged by the names of its losses: the baseline's, and `accepted_losses`, those
     whose values another run has shown to be right.
     """
@@ -33,6 +35,7 @@ def recipe_differences(
         *_optimizer(baseline, submitted),
         *_precision(baseline, submitted),
         *_loss(baseline, submitted, loss_tolerance, accepted_losses),
+        *_weights(submitted, weights_tolerance),
     ]
 
 
@@ -231,8 +234,8 @@ def _loss(
         drift = sum(abs(before - after) if after is not None else abs(before) for before, after, _ in pairs)
         share = drift / max(sum(abs(before) for before, _, _ in pairs), 1e-12)
         if share > tolerance:
-            text = f"loss: it departs from the baseline's by {share:.0%} over the run's steps"
-            yield Difference("loss course", text)
+            text = f"loss: it departs from the baseline's by {share:.0%} over the run's steps; {_UNEXPLAINED}"
+            yield Difference("course", text, True, consequence=True)
         return
     wanted_names = {step.loss_function for step in baseline.optimized_steps if step.loss_function}
     names = {step.loss_function for step in submitted.optimized_steps if step.loss_function}
@@ -240,3 +243,22 @@ def _loss(
         yield Difference(
             "loss function", f"loss: {some(sorted(names))} instead of {some(sorted(wanted_names))}"
         )
+
+
+# -- weights -----------------------------------------------------------------------------------------
+
+_UNEXPLAINED = (
+    "look for other initial weights than initial_weights gives, another computation in forward or in the "
+    "loss, or gradients that are not cleared"
+)
+
+
+def _weights(submitted: RunEvidence, tolerance: float) -> Iterator[Difference]:
+    """Equal work from equal weights ends at equal weights, but for rounding."""
+    distance = submitted.weights_difference
+    if distance is not None and not distance <= tolerance:
+        text = (
+            f"weights: they end {distance:.0%} as far from the baseline's as training moves those, "
+            f"where rounding explains {tolerance:.0%} at most; {_UNEXPLAINED}"
+        )
+        yield Difference("course", text, True, consequence=True)

@@ -16,7 +16,7 @@ _OUTCOMES = {
 
 _ENDINGS = {
     RunOutcome.ERROR: "The script raised an exception in the {name}.",
-    RunOutcome.TIMEOUT: "The {name} did not end within its time limit and was stopped.",
+    RunOutcome.TIMEOUT: "The {name} was still running after {seconds:.0f} seconds and was stopped.",
     RunOutcome.OUT_OF_MEMORY: "The {name} ran out of memory.",
     RunOutcome.KILLED: "The {name} ended without the record that every run ends with.",
     RunOutcome.MALFORMED: "The {name} sent records that the grader cannot accept.",
@@ -34,7 +34,9 @@ def require_completed(run: RunEvidence, name: str, *, values_are_real: bool = Tr
         return
     if run.outcome is RunOutcome.UNGRADABLE:
         raise Ungradable(f"The grader could not carry out the {name}. {run.detail}".strip())
-    parts = [_ENDINGS[run.outcome].format(name=name), run.detail]
+    parts = [_ENDINGS[run.outcome].format(name=name, seconds=run.wall_seconds)]
+    if run.outcome is not RunOutcome.TIMEOUT:
+        parts.append(run.detail)
     error = run.error
     if error is not None:
         own_words = values_are_real or run.outcome is RunOutcome.OUT_OF_MEMORY
@@ -44,7 +46,9 @@ def require_completed(run: RunEvidence, name: str, *, values_are_real: bool = Tr
 
 
 def _told(error: ScriptError) -> str:
-    words = error.message.strip()
+    """The exception in its first and last line: torch puts a replica's whole traceback into a message."""
+    lines = [line.strip() for line in error.message.splitlines() if line.strip()]
+    words = " ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
     parts = [f"{error.type}: {words}" if words else error.type, error.explanation]
     if error.look_at:
         parts.append(f"Look at: {error.look_at}")

@@ -24,16 +24,21 @@ def work_differences(
     if not submitted.optimized_steps:
         return [Difference("steps", "work: the optimizer never took a step", True)]
     found = list(_epochs(baseline, submitted)) if whole else []
-    epochs = min(_completed(baseline), _completed(submitted))
+    count = _begun if whole else _completed
+    epochs = min(count(baseline), count(submitted))
     before, after = _by_epoch(baseline, epochs), _by_epoch(submitted, epochs)
     foreign = list(_foreign(baseline, submitted, known_samples))
     found += foreign
     rows = list(_amount(before, after, baseline.epochs, submitted.epochs))
     found += rows
     if not foreign and not rows:
-        found += _order(before, after)
+        found += _order(before, after, _unshuffled(baseline, submitted))
     found += _gradients(baseline, submitted)
     return found
+
+
+def _begun(run: RunEvidence) -> int:
+    return len(run.epochs)
 
 
 def _completed(run: RunEvidence) -> int:
@@ -126,7 +131,14 @@ def _foreign(
         yield Difference(f"foreign {split}", text, False, site)
 
 
-def _order(before: Sequence[Sequence[Step]], after: Sequence[Sequence[Step]]) -> Iterator[Difference]:
+def _unshuffled(baseline: RunEvidence, submitted: RunEvidence) -> bool:
+    pairs = zip(baseline.epochs, submitted.epochs, strict=False)
+    return any(wanted.shuffled and seen.shuffled is False for wanted, seen in pairs)
+
+
+def _order(
+    before: Sequence[Sequence[Step]], after: Sequence[Sequence[Step]], unshuffled: bool
+) -> Iterator[Difference]:
     """Compare which samples are in which step, in epochs whose steps have equally many rows."""
     for number, (wanted, seen) in enumerate(zip(before, after, strict=True), start=1):
         expected, got = [step.samples for step in wanted], [step.samples for step in seen]
@@ -134,9 +146,8 @@ def _order(before: Sequence[Sequence[Step]], after: Sequence[Sequence[Step]]) ->
             continue
         site = _site(seen)
         if Counter(s for step in expected for s in step) == Counter(s for step in got for s in step):
-            text = (
-                f"samples: the right images, but in other steps than the baseline's, from epoch {number} on"
-            )
+            cause = "not shuffled, and so" if unshuffled else "the right images, but"
+            text = f"samples: {cause} in other steps than the baseline's, from epoch {number} on"
         else:
             text = f"samples: not every training image is used once in epoch {number}"
         yield Difference("order", f"{text} (use the loader as load_data gives it)", False, site)

@@ -33,13 +33,26 @@ def require_wrapped(run: RunEvidence, name: str, evidence: Evidence) -> None:
     """
     forwards = training_forwards(run)
     if not forwards:
-        raise CheckFailed(f"No training forward was seen in the {name}, so nothing was split.")
+        raise CheckFailed(
+            f"In the {name} no training step called a model. "
+            "Expected: a model wrapped in nn.DataParallel, and that wrapper called in every step."
+        )
     outside = [forward for forward in forwards if forward.path != "wrapper"]
     if outside:
         raise _not_through_a_wrapper(evidence, run, name, outside, len(forwards))
     used = {forward.wrapper: wrapper_of(forward, run) for forward in forwards}
     for wrapper in used.values():
         _require_data_parallel(wrapper, evidence.devices.count)
+
+
+def known_cause(run: RunEvidence) -> str:
+    """A sentence about a wrapping that explains why a run stopped, to append to a message; "" without one."""
+    for wrapper in run.wrappers:
+        if wrapper.wraps_wrapper:
+            return f"\nThe model is wrapped twice, one wrapper inside another{_at(wrapper)}: one is enough."
+        if wrapper.kind == "distributed":
+            return f"\nThe script uses DistributedDataParallel{_at(wrapper)}; nn.DataParallel is asked for."
+    return ""
 
 
 def wrapper_of(forward: Forward, run: RunEvidence) -> Wrapper:
@@ -74,7 +87,7 @@ def _not_through_a_wrapper(
         wrapper = wrapper_of(first, run)
         return CheckFailed(
             f"Only a part of the model is wrapped: {wrapper.wraps} inside {first.model}. "
-            f"Expected: nn.DataParallel around the whole {first.model}.",
+            f"Expected: nn.DataParallel around the whole model, {first.model}.",
             site=wrapper.site or first.site,
             why="What is outside the wrapper still runs on one GPU, on the whole batch.",
         )
@@ -118,10 +131,17 @@ def _never_wrapped(
             "Expected: wrapped before the first step.",
             site=late.site,
         )
-    if late is not None:
+    if late is not None and not all_of_them:
         return CheckFailed(
             f"The model was wrapped only after {counted(late.built_after_steps, 'step')} of training: "
             f"{share} ran without a wrapper. Expected: wrapped before the first step.",
+            site=late.site,
+        )
+    if late is not None:
+        return CheckFailed(
+            f"{share.capitalize()} ran on {first.model} past nn.DataParallel, which was built after "
+            f"{counted(late.built_after_steps, 'step')} and not called in training. "
+            "Expected: wrapped before the first step, and the wrapper called in every step.",
             site=late.site,
         )
     if run.wrappers:
@@ -192,8 +212,9 @@ def _require_all_gpus(wrapper: Wrapper, count: int) -> None:
         )
     if missing:
         only = "one GPU only" if len(ids) == 1 else f"{len(ids)} of {count} GPUs"
+        idle = some([f"cuda:{device}" for device in missing])
         raise CheckFailed(
-            f"The wrapper uses {only}: device_ids is {_ids(ids)}, without {_ids(missing)}. "
+            f"The wrapper uses {only}: device_ids is {_ids(ids)}, without {idle}. "
             f"Expected: all {count} GPUs, which is what nn.DataParallel takes when device_ids is left out.",
             site=wrapper.site,
             why="A GPU that is not in device_ids gets no rows and no copy of the model.",

@@ -107,6 +107,33 @@ class TestRuns:
         assert "do no arithmetic" in result(grade, "runs").message
         assert result(grade, "runs").location == "train.py:37"
 
+    def test_only_the_first_and_the_last_line_of_a_long_message_is_told(self, exercise: Exercise) -> None:
+        long = (
+            "Caught RuntimeError in replica 0 on device 0.\nTraceback\n  File x\nRuntimeError: sizes differ\n"
+        )
+        given = ended(solution_evidence(), RunOutcome.ERROR, error=builders.script_error(long))
+        message = result(judge(exercise, given), "runs").message
+        assert "in replica 0 on device 0. RuntimeError: sizes differ" in message
+        assert "Traceback" not in message
+
+    @pytest.mark.parametrize(
+        ("wrapper", "phrase"),
+        [
+            ({"wraps_wrapper": True}, "wrapped twice"),
+            ({"kind": "distributed"}, "DistributedDataParallel (built at train.py:58)"),
+        ],
+    )
+    def test_a_wrapping_that_explains_the_error_is_named(
+        self, exercise: Exercise, wrapper: dict[str, Any], phrase: str
+    ) -> None:
+        given = altered(solution_evidence(), wrapper=wrapper)
+        given = ended(given, RunOutcome.ERROR, error=builders.script_error())
+        assert phrase in result(judge(exercise, given), "runs").message
+
+    def test_a_script_that_never_trains(self, exercise: Exercise) -> None:
+        given = altered(solution_evidence(), run=lambda _: {"steps": []})
+        fails(exercise, given, "runs", "without a single training step")
+
     def test_replaced_functions_cost_all_points(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), run=lambda _: {"tampering": ["time.perf_counter"]}, only="speed")
         fails(exercise, given, "runs", "time.perf_counter", "replaced")
@@ -158,7 +185,7 @@ class TestWrapped:
         given = altered(
             solution_evidence(), forward=lambda _: {"path": "partial"}, wrapper={"wraps": "Conv2d"}
         )
-        fails(exercise, given, "wrapped", "Only a part", "Conv2d inside Net")
+        fails(exercise, given, "wrapped", "Only a part", "Conv2d inside Net", "whole model")
 
     def test_another_model_is_wrapped(self, exercise: Exercise) -> None:
         given = altered(stub_evidence(), run=lambda _: {"wrappers": [builders.DATA_PARALLEL]})
@@ -207,13 +234,16 @@ class TestWrapped:
             "wrapped twice",
         )
 
-    @pytest.mark.parametrize(("ids", "phrase"), [([0], "one GPU only"), ([0, 0], "more than once")])
+    @pytest.mark.parametrize(
+        ("ids", "phrase"),
+        [([0], "one GPU only: device_ids is [0], without cuda:1"), ([0, 0], "more than once")],
+    )
     def test_not_all_gpus(self, exercise: Exercise, ids: list[int], phrase: str) -> None:
         fails(exercise, altered(solution_evidence(), wrapper={"device_ids": ids}), "wrapped", phrase)
 
     def test_some_of_many_gpus(self, exercise: Exercise) -> None:
         four = Devices(kind=DeviceKind.SIMULATED, count=4, profile="T4")
-        fails(exercise, solution_evidence(four), "wrapped", "2 of 4 GPUs", "without [2, 3]")
+        fails(exercise, solution_evidence(four), "wrapped", "2 of 4 GPUs", "without cuda:2, cuda:3")
 
     def test_both_runs_count(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), forward=lambda _: {"path": "plain"}, only="speed")
@@ -228,12 +258,13 @@ class TestWrapped:
         fails(exercise, altered(solution_evidence(), step=with_decoy), "wrapped", "every training forward")
 
     def test_no_training_seen(self, exercise: Exercise) -> None:
-        fails(
-            exercise,
-            altered(solution_evidence(), run=lambda _: {"steps": []}),
-            "wrapped",
-            "No training forward",
-        )
+        given = altered(solution_evidence(), step=lambda _: {"forwards": []})
+        fails(exercise, given, "wrapped", "no training step called a model", "nn.DataParallel")
+
+    def test_wrapped_for_validation_only(self, exercise: Exercise) -> None:
+        late = builders.DATA_PARALLEL.model_copy(update={"built_after_steps": 3})
+        given = altered(stub_evidence(), run=lambda _: {"wrappers": [late]})
+        fails(exercise, given, "wrapped", "past nn.DataParallel", "after 3 steps", "not called in training")
 
 
 class TestPlacement:
@@ -468,9 +499,29 @@ class TestRecipe:
         fails(exercise, given, "recipe", "departs from the baseline's")
 
     def test_no_step_at_all(self, exercise: Exercise) -> None:
-        fails(
-            exercise, altered(solution_evidence(), run=lambda _: {"steps": []}), "recipe", "never took a step"
+        given = altered(solution_evidence(), step=lambda _: {"optimized": False})
+        fails(exercise, given, "recipe", "never took a step")
+
+    def test_weights_that_end_elsewhere(self, exercise: Exercise) -> None:
+        given = altered(solution_evidence(), run=lambda _: {"weights_difference": 0.9}, only="accuracy")
+        fails(exercise, given, "recipe", "weights: they end 90% as far", "initial weights", "forward")
+        fails(exercise, given, "speed", "do not compare")
+
+    def test_weights_are_told_only_where_nothing_else_differs(self, exercise: Exercise) -> None:
+        given = altered(
+            with_optimizer(class_name="torch.optim.sgd.SGD"), run=lambda _: {"weights_difference": 0.9}
         )
+        assert "weights" not in fails(exercise, given, "recipe", "SGD", "1 difference").message
+
+    def test_not_shuffled(self, exercise: Exercise) -> None:
+        def sorted_samples(run: Any) -> dict[str, Any]:
+            steps = [run.steps[1], run.steps[0], *run.steps[2:]]
+            return {
+                "steps": steps,
+                "epochs": [epoch.model_copy(update={"shuffled": False}) for epoch in run.epochs],
+            }
+
+        fails(exercise, altered(solution_evidence(), run=sorted_samples), "recipe", "not shuffled")
 
 
 def timed(submission: list[float], confidence: tuple[float, float] | None = None) -> Evidence:
