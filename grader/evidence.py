@@ -74,9 +74,10 @@ class Forward(Record):
 
     rows: int  # rows of the input as handed to the model
     rows_per_device: dict[str, int]  # rows that the inner model forwarded, by device, e.g. {"cuda:0": 256}
-    path: Literal["wrapper", "bypass", "partial", "plain"]
+    path: Literal["wrapper", "bypass", "partial", "functional", "plain"]
     # wrapper: the outermost module is a DataParallel; bypass: the bare model inside a wrapper was
-    # called; partial: only submodules are wrapped; plain: no wrapper anywhere
+    # called; partial: only submodules are wrapped; functional: torch.nn.parallel.data_parallel, which
+    # splits a batch without wrapping; plain: no wrapper anywhere
     wrapper: int | None = None  # index into RunEvidence.wrappers
     model: str  # class name of the innermost whole model
     parameter_devices: list[str]
@@ -231,4 +232,4 @@ class Evidence(Record):
     submitted: Runs
     timing: Timing = Timing()
     known_samples: dict[int, str] = Field(default_factory=dict)
-    # CRC-32 of an image -> "train" or "validation", to say which foreign rows were trained on
+    # CRC-32 of an image -> "train", "validation" or "held-out", to say which foreign rows were trained on

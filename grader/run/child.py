@@ -50,8 +50,8 @@ def _run(control: socket.socket, request: dict[str, Any], descriptors: list[int]
         _become_the_script(request, descriptors)
     for descriptor in descriptors:
         os.close(descriptor)
-    status = _wait(control, pid, request["tasks"])
-    _say(control, status=status)
+    status, reason = _wait(control, pid, request["tasks"])
+    _say(control, status=status, reason=reason)
 
 
 def _become_the_script(request: dict[str, Any], descriptors: list[int]) -> None:
@@ -72,8 +72,8 @@ def _become_the_script(request: dict[str, Any], descriptors: list[int]) -> None:
     os._exit(0)
 
 
-def _wait(control: socket.socket, pid: int, tasks: int) -> int:
-    """Return the exit status of `pid`; kill it when the parent says so or when it breeds."""
+def _wait(control: socket.socket, pid: int, tasks: int) -> tuple[int, str]:
+    """Return the exit status of `pid`, and why it was killed when it breeds or the parent says so."""
     control.setblocking(False)
     pause, counted = 0.0005, time.monotonic()
     try:
@@ -81,14 +81,15 @@ def _wait(control: socket.socket, pid: int, tasks: int) -> int:
             statuses = _reap()
             if pid in statuses:
                 _kill_the_rest(pid)
-                return statuses[pid]
+                return statuses[pid], ""
             with contextlib.suppress(BlockingIOError):
                 control.recv(1)  # any word, or the parent's end, means: kill
-                return _kill_the_rest(pid).get(pid, signal.SIGKILL)
+                return _kill_the_rest(pid).get(pid, signal.SIGKILL), "told to end"
             if time.monotonic() - counted > _COUNT_EVERY:
                 counted = time.monotonic()
                 if len(_descendants()) > tasks:
-                    return _kill_the_rest(pid).get(pid, signal.SIGKILL)
+                    said = f"it started more than {tasks} processes"
+                    return _kill_the_rest(pid).get(pid, signal.SIGKILL), said
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)
     finally:

@@ -57,9 +57,12 @@ class Material:
 
     @functools.cached_property
     def known_samples(self) -> dict[int, str]:
-        """CRC-32 of every image that the script may see, and which split it belongs to."""
+        """CRC-32 of every image, and which split it belongs to: "held-out", "validation" or "train"."""
         known: dict[int, str] = {}
-        for images, name in ((self.validation, "validation"), (self.train, "train")):
+        splits = ((self.held_out, "held-out"), (self.validation, "validation"), (self.train, "train"))
+        for images, name in splits:
+            if images is None:
+                continue
             known |= {zlib.crc32(row.tobytes()): name for row in images.images.flatten(1).numpy()}
         return known
 

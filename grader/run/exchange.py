@@ -148,9 +148,10 @@ class Exchange:
         if not report:
             self._lost()
             return True
-        status = os.waitstatus_to_exitcode(json.loads(report)["status"])
+        fields = json.loads(report)
+        status = os.waitstatus_to_exitcode(fields["status"])
         if not self.raw.detail:
-            how = f"killed by signal {-status}" if status < 0 else f"exit code {status}"
+            how = fields["reason"] or (f"killed by signal {-status}" if status < 0 else f"exit code {status}")
             self.raw.detail = f"the process ended without a record of how ({how})"
         return True
 

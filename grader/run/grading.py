@@ -37,10 +37,12 @@ def gather(
     progress: Progress | None = None,
     use_cache: bool = True,
     server: Server | None = None,
+    in_turn: bool | None = None,
 ) -> Evidence:
     """Run what needs to be run and return the evidence.
 
     `server` is a run server to use (it stays open); by default one is started and closed again.
+    `in_turn` times both scripts in turn on this process's clock, by default on real GPUs only.
     Raises BadDeviceChoice, NoSuchDevices, SubmissionMissing or ServerBroken; whatever the submission
     does is evidence, never an exception.
     """
@@ -52,6 +54,8 @@ def gather(
         server.start()  # imports torch while this process does the same
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grade-data-")))
         grading = _Grading(exercise, devices, machine, server, folder, progress or (lambda *_: None))
+        if in_turn is not None:
+            grading.in_turn = in_turn
         return grading.evidence(script, helpers, str(submitted or script), use_cache)
 
 
@@ -67,6 +71,8 @@ class _Grading:
     ) -> None:
         self.exercise, self.devices, self.machine = exercise, devices, machine
         self.server, self.progress = server, progress
+        self.in_turn = machine is None
+        self.clock = measure.wall_clock if machine is None else measure.virtual_clock
         self._done = 0
         with self._step("loading the data"):
             self.material = Material(exercise)
@@ -84,8 +90,7 @@ class _Grading:
         known = self._baseline(use_cache)
         seconds = max(_PATIENCE_SECONDS, _PATIENCE * known.runs.accuracy.wall_seconds)
         with self._step(f"accuracy run of {script.name}"):
-            raw = self._run(script, helpers, "accuracy", seconds)(lambda fence: True)
-        accuracy = self._judged(raw, known.weight_bytes)
+            accuracy = self._accuracy_run(script, helpers, seconds, known.weight_bytes)[0]
         timing = Timing()
         baseline, speed = known.runs, _not_run(accuracy)
         with self._step(f"speed run of {script.name}"):
@@ -103,7 +108,7 @@ class _Grading:
         )
 
     def _timed(self, baseline: Runs, runner: measure.Runner) -> tuple[Runs, RunEvidence, Timing]:
-        if self.machine is not None:
+        if not self.in_turn:
             speed, seconds, _ = measure.simulated(runner, self.exercise.speed_run.epochs)
             theirs = [epoch.seconds for epoch in baseline.speed.epochs if epoch.seconds is not None]
             return baseline, speed, measure.compare(theirs, seconds)
@@ -116,6 +121,7 @@ class _Grading:
 
     def _baseline(self, use_cache: bool) -> cache.Entry:
         machine = self.machine or f"real {self.devices.label}"
+        machine += " in turn" * self.in_turn
         name = cache.key(self.exercise, machine, os.environ.get("OMP_NUM_THREADS", ""))
         known = cache.load(name) if use_cache else None
         if known is not None:
@@ -124,14 +130,12 @@ class _Grading:
         script = self.exercise.folder / self.exercise.baseline
         seconds = self.exercise.limits.seconds
         with self._step("accuracy run of the baseline"):
-            raw = self._run(script, [], "accuracy", seconds)(lambda fence: True)
-        accuracy = self._judged(raw, None)
+            accuracy, weights = self._accuracy_run(script, [], seconds, b"")
         with self._step("speed run of the baseline"):
-            speed = _not_run(accuracy)  # on real GPUs it is run in turn with the submission
-            if self.machine is not None:
+            speed = _not_run(accuracy)  # it is run in turn with the submission
+            if not self.in_turn:
                 speed = measure.simulated(self._run(script, [], "speed", seconds), self.exercise.speed_run.epochs)[0]
         runs = Runs(accuracy=accuracy, speed=speed)
-        weights = raw.weights or b""
         entry = cache.entry(runs, weights)
         if accuracy.outcome is RunOutcome.COMPLETED and speed.outcome is RunOutcome.COMPLETED:
             cache.store(name, entry)
@@ -153,18 +157,22 @@ class _Grading:
 
         return runner
 
-    def _judged(self, raw: RawRun, baseline_weights: bytes | None) -> RunEvidence:
-        """Evaluate the weights that came back with an accuracy run."""
-        evidence = assemble(raw, {})
+    def _accuracy_run(
+        self, script: Path, helpers: list[Path], seconds: float, baseline_weights: bytes
+    ) -> tuple[RunEvidence, bytes]:
+        """Run a script to its last epoch and evaluate the weights that come back; they are returned, too."""
+        watch = measure.Stopwatch(self.clock, warm_up=0, wanted=0)
+        raw = self._run(script, helpers, "accuracy", seconds)(watch)
+        evidence = assemble(raw, watch.seconds)
         if raw.weights is None:
-            return evidence
+            return evidence, b""
         try:
             found: dict[str, object] = {"accuracy": self.material.accuracy(raw.weights)}
             if baseline_weights:
                 found["weights_difference"] = self.material.difference(raw.weights, baseline_weights)
         except WeightsRefused as refusal:
             found = {"detail": str(refusal)}
-        return evidence.model_copy(update=found)
+        return evidence.model_copy(update=found), raw.weights
 
 
 def visible_gpus(devices: Devices) -> str | None:

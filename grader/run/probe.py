@@ -73,6 +73,13 @@ class Probe:
             return self.observe_call(call, module, args, kwargs)
 
         nn.Module.__call__ = functools.update_wrapper(observed_call, call)  # type: ignore[method-assign]
+        split = nn.parallel.data_parallel
+
+        @functools.wraps(split)
+        def observed_split(module: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            return self._observe_split(split, module, inputs, args, kwargs)
+
+        nn.parallel.data_parallel = observed_split
 
     def _watch_backward(self) -> None:
         backward = torch.autograd.backward
@@ -134,19 +141,39 @@ class Probe:
                 self._end(record, output)
         return output
 
+    def _observe_split(self, split: Any, module: nn.Module, inputs: Any, args: Any, kwargs: Any) -> Any:
+        """Note `torch.nn.parallel.data_parallel(module, inputs)`: it splits a batch without a wrapper."""
+        with self._ours():
+            record = self._begin(module, (inputs,), {}, path="functional")
+        try:
+            output = split(module, inputs, *args, **kwargs)
+        finally:
+            self._current = None
+        if record is not None:
+            with self._ours():
+                self._end(record, output)
+        return output
+
     @contextlib.contextmanager
     def _ours(self) -> Iterator[None]:
-        """What fails inside is the grader's fault, never the script's error."""
+        """What fails inside is the grader's fault, unless the script has a hand in it."""
         try:
             yield
-        except Exception:
-            self.channel.give_up(traceback.format_exc())
+        except Exception as fault:
+            frames = traceback.extract_tb(fault.__traceback__)
+            if any(frame.filename.startswith(f"{self.folder}/") for frame in frames[1:]):
+                raise  # from code of the script's own that observation came across
+            if replaced := self._differences(self._untouched):
+                said = f"the script replaced {', '.join(replaced[:4])}, on which its observation rests"
+                self.channel.give_up("killed", said)
+            self.channel.give_up("ungradable", traceback.format_exc())
 
-    def _begin(self, module: nn.Module, args: Any, kwargs: Any) -> dict[str, Any] | None:
+    def _begin(self, module: nn.Module, args: Any, kwargs: Any, path: str = "") -> dict[str, Any] | None:
         """Start the record of a training forward; None for losses, validation and foreign modules."""
         if not (torch.is_grad_enabled() and module.training):
             return None
-        core, path, wrapper = self.wrappers.resolve(module)
+        core, found, wrapper = self.wrappers.resolve(module)
+        path = path or found
         parameters = list(core.parameters())
         tensor = observe.first_tensor((args, kwargs))
         if tensor is None or not parameters:

@@ -38,9 +38,9 @@ class Channel:
         """Return the parent's word at a fence: b"c" to continue, b"s" or b"" (it is gone) to stop."""
         return _read(self._replies, 1)
 
-    def give_up(self, detail: str) -> None:
-        """Report a fault of the grader's own and end the process."""
-        self.send("end", outcome="ungradable", detail=detail[-8000:])
+    def give_up(self, outcome: str, detail: str) -> None:
+        """Report why the script can be observed no longer and end the process."""
+        self.send("end", outcome=outcome, detail=detail[-8000:])
         _exit(1)
 
 
@@ -50,7 +50,7 @@ def run_script(request: dict[str, Any], records: int, replies: int) -> None:
     try:
         _run_script(request, channel)
     except BaseException:  # not the script's: what it raises is caught where it runs
-        channel.give_up(traceback.format_exc())
+        channel.give_up("ungradable", traceback.format_exc())
 
 
 def _run_script(request: dict[str, Any], channel: Channel) -> None:

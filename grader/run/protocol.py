@@ -65,7 +65,7 @@ class End(Record):
     """The last record of a run that ended by itself or at a fence; what comes without it was killed."""
 
     record: Literal["end"]
-    outcome: Literal["completed", "error", "out_of_memory", "ungradable"]
+    outcome: Literal["completed", "error", "out_of_memory", "killed", "ungradable"]
     error: ScriptError | None = None
     detail: str = ""  # what broke in the grader, where the outcome is ungradable
     weights: bool = False  # whether a file of weights was written

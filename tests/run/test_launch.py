@@ -100,6 +100,7 @@ def test_breeding_processes_is_ended(run_raw):
     """
     raw = run_raw(text.replace("while True:", "for _ in range(300):"), limits=Limits(seconds=30, tasks=20))
     assert raw.outcome is RunOutcome.KILLED
+    assert "more than 20 processes" in raw.detail
 
 
 def test_killing_the_parent_does_not_help_and_the_next_run_works(run_raw):

@@ -226,6 +226,34 @@ def test_a_peek_at_a_batch_is_no_epoch(observe):
     assert {s.epoch for s in evidence.optimized_steps} == {0}
 
 
+def test_the_functional_form_is_told_from_a_wrapper(observe):
+    loop = _loop().replace("model(images), targets", "nn.parallel.data_parallel(model, images), targets")
+    evidence = observe(PLAIN, loop=loop)
+    assert {f.path for f in forwards(evidence)} == {"functional"}
+    assert forwards(evidence)[0].rows_per_device == {"cuda:0": 16, "cuda:1": 16}
+
+
+def test_code_of_the_scripts_own_that_fails_under_observation_is_its_error(observe):
+    evidence = observe(
+        """
+        class Touchy(Net):
+            @property
+            def training(self):
+                raise ValueError("do not look")
+            @training.setter
+            def training(self, value):
+                pass
+        model = Touchy().cuda()
+        """
+    )
+    assert (evidence.outcome, evidence.error.type) == ("error", "ValueError")
+
+
+def test_a_replaced_function_that_observation_needs_ends_the_run(observe):
+    evidence = observe(f"{PLAIN}\ntorch.Tensor.device = property(lambda self: None.gone)")
+    assert evidence.outcome in ("killed", "error")
+
+
 def test_a_loader_of_ones_own_over_the_training_rows_is_seen(observe):
     loop = _loop().replace("in train:", "in torch.utils.data.DataLoader(train.dataset, 40, drop_last=True):")
     (epoch,) = observe(PLAIN, loop=loop).epochs
