@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -17,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from grader import __version__
+from grader.problems import UNGRADABLE, USAGE, answer, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,17 +24,15 @@ if TYPE_CHECKING:
     from grader.exercise import Exercise
     from grader.grade import Grade
 
-PASSED, NOT_PASSED, USAGE, UNGRADABLE, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+PASSED, NOT_PASSED, INTERRUPTED, TERMINATED = 0, 1, 130, 143
 
 GRADE = "EXERCISE"  # the command that is meant where none is named
-
-_UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings along
 
 
 class ExerciseFirst(TyperGroup):
     """A group of commands that takes any other first argument for an exercise to grade."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {*self.commands, *ctx.help_option_names} - {GRADE}
         return super().parse_args(ctx, args if not args or args[0] in known else [GRADE, *args])
 
@@ -42,8 +40,8 @@ class ExerciseFirst(TyperGroup):
         """One page: grading with its arguments and options, then the other commands."""
         grading = self.commands[GRADE]
         formatter.write_usage("grade", "EXERCISE [SUBMISSION] [OPTIONS]")
-        grading.format_help_text(ctx, formatter)  # type: ignore[arg-type]
-        grading.format_options(ctx, formatter)  # type: ignore[arg-type]
+        grading.format_help_text(ctx, formatter)
+        grading.format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
         formatter.write_paragraph()
         formatter.write_text(
@@ -146,7 +144,7 @@ def reset_command(
     if changed and not yes:
         lines = f"{changed} changed line{'s' * (changed != 1)}"
         if not sys.stdin.isatty():
-            return _say(f"{script} has {lines}; add --yes to put it back (yours is kept beside it).", USAGE)
+            return say(f"{script} has {lines}; add --yes to put it back (yours is kept beside it).", USAGE)
         if not typer.confirm(f"{script} has {lines}. Put it back as handed out, and keep yours beside it?"):
             typer.echo("Nothing was changed.")
             return NOT_PASSED
@@ -227,17 +225,12 @@ def _show(grade: Grade) -> None:
 
 def _write(grade: Grade, wanted: dict[str, Path]) -> None:
     """Write the reports asked for."""
-    from grader.report import targets
+    from grader.report import html, json, junit, targets
 
+    faces = {"--json": json.dump, "--junit": junit.dump, "--html": html.render}
     for option, path in wanted.items():
-        if option == "--json":
-            from grader.report.json import dump
-        elif option == "--junit":
-            from grader.report.junit import dump
-        else:
-            from grader.report.html import render as dump
         try:
-            targets.write(path, dump(grade))
+            targets.write(path, faces[option](grade))
         except OSError as problem:
             raise targets.UnwritableTarget(
                 f"{option} {path} could not be written: {problem.strerror}."
@@ -252,53 +245,6 @@ def _console(*, stderr: bool = False) -> Console:
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
     return Console(file=stream, highlight=False, emoji=False)
-
-
-def _say(sentence: str, code: int) -> int:
-    """Print a sentence on standard error and return an exit code."""
-    print(f"grade: {sentence}", file=sys.stderr)
-    return code
-
-
-def _refused(problem: Exception) -> int | None:
-    """Say what an expected problem is and return its exit code; None for any other exception."""
-    if isinstance(problem, _UsageError):
-        return _say(f"{problem.format_message()} `grade --help` shows what can be given.", USAGE)  # type: ignore[attr-defined]
-    from grader.course.exercises import NoSuchExercise
-    from grader.course.reset import NotRestorable
-    from grader.devices import BadDeviceChoice, NoSuchDevices
-    from grader.exercise import BrokenExercise
-    from grader.report.targets import UnwritableTarget
-    from grader.run import ServerBroken, SubmissionMissing
-
-    if isinstance(
-        problem, (NoSuchExercise, NotRestorable, BadDeviceChoice, BrokenExercise, UnwritableTarget)
-    ):
-        return _say(str(problem), USAGE)
-    if isinstance(problem, SubmissionMissing):
-        return _say(str(problem), USAGE)
-    if isinstance(problem, (NoSuchDevices, ServerBroken)):
-        return _say(str(problem), UNGRADABLE)
-    return None
-
-
-def _broke_down(problem: Exception) -> int:
-    """Keep the details of a fault of the grader's own and say where; never show them."""
-    import tempfile
-
-    details = "".join(traceback.format_exception(problem))
-    try:
-        from grader.run.cache import cache_folder
-
-        file = cache_folder() / "fault.txt"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(details, encoding="utf-8", errors="replace")
-    except Exception:
-        descriptor, name = tempfile.mkstemp(prefix="grade-fault-", suffix=".txt")
-        os.write(descriptor, details.encode("utf-8", "replace"))
-        os.close(descriptor)
-        file = Path(name)
-    return _say(f"The grader itself failed, which costs you nothing; the details are in {file}.", UNGRADABLE)
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
@@ -316,10 +262,9 @@ def execute(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except Exception as problem:
-        refused = _refused(problem)
-        return _broke_down(problem) if refused is None else refused
+        return answer(problem)
     if code == INTERRUPTED:
-        return _say("Interrupted; nothing was graded.", INTERRUPTED)
+        return say("Interrupted; nothing was graded.", INTERRUPTED)
     return code or PASSED
 
 

@@ -15,7 +15,8 @@ Original Traceback (most recent call last):
              ^^^^^^^^^^^^^^^^^^^^^^^^
   File "train.py", line 31, in forward
     return x + self.offset
-RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cuda:0!
+RuntimeError: Expected all tensors to be on the same device, but found at least two devices, \
+cuda:1 and cuda:0!
 """
 
 
@@ -73,8 +74,8 @@ def test_of_a_chain_of_exceptions_the_last_is_the_cause() -> None:
     [
         (
             "RuntimeError",
-            "module must have its parameters and buffers on device cuda:2 (device_ids[0]) but found one of them"
-            " on device: cuda:0",
+            "module must have its parameters and buffers on device cuda:2 (device_ids[0]) but found one of"
+            " them on device: cuda:0",
             "The model is on cuda:0, but the first entry of device_ids is cuda:2",
         ),
         (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as Xml
 
 from grader.grade import CheckResult, Grade, Outcome
-from grader.report.words import MARKS, clean, points
+from grader.report.words import MARKS, check_points, clean, origin
 
 _ELEMENTS = {
     Outcome.FAILED: "failure",
@@ -36,7 +36,8 @@ def dump(grade: Grade) -> str:
     suite.append(_properties(grade))
     suite.extend(cases)
     if grade.output:
-        Xml.SubElement(suite, "system-out").text = clean(grade.output)
+        aside = f"(times are {origin(grade.devices)} times)\n" if grade.devices.simulated else ""
+        Xml.SubElement(suite, "system-out").text = aside + clean(grade.output)
     if grade.error:
         Xml.SubElement(suite, "system-err").text = clean(grade.error.traceback)
     root = Xml.Element("testsuites")
@@ -67,7 +68,7 @@ def _case(grade: Grade, check: CheckResult) -> Xml.Element:
         attributes = {"message": message.partition("\n")[0]}
         if _ELEMENTS[check.outcome] != "skipped":
             attributes["type"] = check.outcome.value
-        detail = [f"{MARKS[check.outcome].word}, {points(check.score, check.max_score)} points", message]
+        detail = [f"{MARKS[check.outcome].word}, {check_points(check)} points", message]
         if check.why:
             detail.append(f"Why it matters: {clean(check.why)}")
         Xml.SubElement(case, _ELEMENTS[check.outcome], attributes).text = "\n".join(detail)

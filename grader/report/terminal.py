@@ -29,10 +29,15 @@ _STYLES = {Outcome.PASSED: "green", Outcome.SKIPPED: "dim", Outcome.INCONCLUSIVE
 def show(grade: Grade, console: Console) -> None:
     """Print the report of a grade."""
     report = _Report(grade, min(console.width, WIDEST), console.options.ascii_only)
-    for block in report.blocks():
-        console.print(block, width=report.width)
-        console.print()
-    console.print(report.result(), width=report.width)
+    with console.capture() as capture:
+        for block in report.blocks():
+            console.print(block, width=report.width)
+            console.print()
+        console.print(report.result(), width=report.width)
+    text = capture.get()
+    if not console.is_terminal:  # blanks at the end of lines are only in the way there
+        text = "\n".join(line.rstrip() for line in text.split("\n"))
+    console.file.write(text)
 
 
 class _Report:
@@ -61,22 +66,23 @@ class _Report:
         where = Text(f"{words.clean(grade.submission)} on {grade.devices.label}", "dim")
         if not grade.devices.graded:
             where.append(", not graded")
-        return Group(Text(grade.title, "bold"), where)
+        return Group(Text(words.clean(grade.title), "bold"), where)
 
     def epoch_times(self) -> RenderableType:
         times, origin = self.grade.epoch_seconds, words.origin(self.grade.devices)
         rows = [("before", times.baseline, "dim"), ("after", times.submission, _style(self.grade.outcome))]
         labels = [
-            f"{words.seconds(value)} {origin}" if value is not None else "not measured"
-            for _, value, _ in rows
+            f"{words.epoch(value)} {origin}" if value is not None else "not measured" for _, value, _ in rows
         ]
-        room = self.width - 2 - 8 - 2 - max(map(len, labels))
+        widest = max(map(len, labels))
+        room = self.width - 2 - 8 - 2 - widest
         longest = max(value or 0.0 for _, value, _ in rows)
         lines = [Text("Seconds per epoch", "bold")]
         for (name, value, style), label in zip(rows, labels, strict=True):
             length = round(room * (value or 0.0) / longest) if longest else 0
             bar = ("#" if self.ascii_only else "█") * (max(length, 1) if value else 0)
-            lines.append(Text.assemble(f"  {name:8}", (bar, style), "  " if bar else "", label))
+            gap = " " * (room - len(bar) + 2)
+            lines.append(Text.assemble(f"  {name:8}", (bar, style), gap, f"{label:>{widest}}"))
         saved = words.saving(self.grade)
         if saved:
             lines.append(Text(f"  {'':8}{saved}"))
@@ -86,7 +92,7 @@ class _Report:
         accuracy = self.grade.accuracy
         table = Table.grid(padding=(0, 3, 0, 0))
         for justify in ("left", "right", "right"):
-            table.add_column(justify=justify)  # type: ignore[arg-type]
+            table.add_column(justify=justify)
         table.add_row(Text("Accuracy", "bold"), "before", "after")
         for name, before, after in (
             ("  training images", accuracy.baseline_train, accuracy.train),
@@ -108,8 +114,8 @@ class _Report:
         line.add_column(ratio=1)
         line.add_column(justify="right", no_wrap=True)
         symbol = mark.plain if self.ascii_only else mark.symbol
-        score = Text("  " + words.points(check.score, check.max_score))
-        line.add_row(Text(f"{symbol} {mark.word}", style), Text(check.title, "bold"), score)
+        score = Text("  " + words.check_points(check))
+        line.add_row(Text(f"{symbol} {mark.word}", style), Text(words.clean(check.title), "bold"), score)
         below: list[RenderableType] = []
         if check.message:
             below.append(_prose(check.message, "dim" if check.outcome is Outcome.PASSED else ""))
@@ -164,9 +170,7 @@ class _Report:
     def result(self) -> RenderableType:
         grade = self.grade
         style = f"bold {_style(grade.outcome)}"
-        line = Text.assemble(
-            (f"{words.points(grade.score, grade.max_score)} points", style), "  ", words.verdict(grade)
-        )
+        line = Text.assemble((words.headline(grade), style), "  ", words.verdict(grade))
         rule = Rule(style="dim", characters="-" if self.ascii_only else "─")
         further = words.next_step(grade)
         return Group(rule, line, _prose(further)) if further else Group(rule, line)

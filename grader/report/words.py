@@ -33,7 +33,7 @@ _VERDICTS = {
     Outcome.TIMEOUT: "The script took longer than it may.",
     Outcome.OUT_OF_MEMORY: "The script needed more memory than there is.",
     Outcome.INCONCLUSIVE: "The measurement was too noisy to decide. Grade again on a quieter machine.",
-    Outcome.UNGRADABLE: "This could not be graded. The fault is the grader's and costs you nothing.",
+    Outcome.UNGRADABLE: "The fault is the grader's and costs you nothing.",
 }
 
 # Terminal escape sequences, control characters other than newline and tab, and marks that turn the
@@ -67,6 +67,20 @@ def points(score: float, max_score: float) -> str:
     return f"{score:.4g} / {max_score:.4g}"
 
 
+def headline(grade: Grade) -> str:
+    """The points, or that none were given or taken."""
+    if grade.outcome is Outcome.UNGRADABLE:
+        return "Not graded"
+    return f"{points(grade.score, grade.max_score)} points"
+
+
+def check_points(check: CheckResult) -> str:
+    """The points of a check, with a dash where the grader itself is at fault."""
+    if check.outcome is Outcome.UNGRADABLE:
+        return f"- / {check.max_score:.4g}"
+    return points(check.score, check.max_score)
+
+
 def explains_itself(check: CheckResult) -> bool:
     """Whether a check's outcome calls for saying why it matters."""
     return check.outcome not in (Outcome.PASSED, Outcome.SKIPPED, Outcome.UNGRADABLE)
@@ -84,6 +98,11 @@ def seconds(value: float | None) -> str:
     if value >= 100:
         return f"{value:.0f} s"
     return f"{value:.3g} s" if value >= 1 or value == 0 else f"{1000 * value:.3g} ms"
+
+
+def epoch(value: float) -> str:
+    """The time of an epoch, always in seconds, so that two of them compare at a glance."""
+    return f"{value:.3g} s" if value < 100 else f"{value:.0f} s"
 
 
 def size(count: float) -> str:
