@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch._dynamo  # the first dispatch would import it, and it looks for CUDA's own functions if there is CUDA
 
 from . import comm, hosttime, profiles, surface, threads, transfers
 from .clock import Clocks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..patches import Patches
-from . import accelerator, autocast, cuda, generators, memory, modules, serialization, streams, tensors, unsupported
+from . import accelerator, autocast, cuda, generators, memory, modules, numbers, serialization, streams, tensors, unsupported
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def install(machine: Machine, patches: Patches) -> None:
     """Replace the surface; `patches` puts it back."""
+    numbers.install(patches)
     generators.install(machine, patches)
     implemented: set[str] = set()
     for area in (cuda, streams, memory, generators):

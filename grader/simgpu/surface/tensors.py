@@ -27,7 +27,9 @@ def install(machine: Machine, patches: Patches) -> None:
         patches.set(Tensor, name, property(getter))
     for name, method in {**_moves(machine), **_exits(machine)}.items():
         patches.set(Tensor, name, functools.wraps(getattr(_Base, name, getattr(Tensor, name)))(method))
-    patches.set(torch, "as_tensor", _as_tensor(machine, torch.as_tensor))
+    patches.set(torch, "as_tensor", _as_tensor(machine, _with_index(machine, torch.as_tensor)))
+    for owner, name in ((torch, "tensor"), (Tensor, "new_tensor")):
+        patches.set(owner, name, _with_index(machine, getattr(owner, name)))
     patches.set(torch, "get_device", lambda tensor: tensor.get_device())
 
 
@@ -165,3 +167,18 @@ def _as_tensor(machine: Machine, original: Any) -> Any:
         return data.to(device=device, dtype=dtype) if device is not None or dtype is not None else data
 
     return as_tensor
+
+
+def _with_index(machine: Machine, original: Any) -> Any:
+    """The same function; a build without CUDA cannot complete a device without an index by itself."""
+
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> torch.Tensor:
+        wanted = kwargs.get("device")
+        if wanted is not None and not isinstance(wanted, int):
+            wanted = torch.device(wanted)
+            if wanted.type == "cuda" and wanted.index is None:
+                kwargs["device"] = torch.device("cuda", machine.index(wanted))
+        return original(*args, **kwargs)
+
+    return make
