@@ -146,9 +146,8 @@ def speed(evidence: Evidence, exercise: Exercise) -> str:
         )
     shirked = [item for item in _differences(evidence, exercise) if item.changes_work]
     if shirked:
-        raise CheckFailed(
-            f"The times do not compare, since the work is not the same ({figures}): {shirked[0]}."
-        )
+        reason = shirked[0].text.partition(";")[0]
+        raise CheckFailed(f"The times do not compare, since the work is not the same ({figures}): {reason}.")
     saving = 1 - after / before if timing.saving is None else timing.saving
     low, high = timing.confidence or (saving, saving)
     message = f"{figures}: {_change(saving)}. Expected: at least {threshold:.0%} less."

@@ -234,8 +234,8 @@ def _loss(
         drift = sum(abs(before - after) if after is not None else abs(before) for before, after, _ in pairs)
         share = drift / max(sum(abs(before) for before, _, _ in pairs), 1e-12)
         if share > tolerance:
-            text = f"loss: it departs from the baseline's by {share:.0%} over the run's steps; {_UNEXPLAINED}"
-            yield Difference("course", text, True, consequence=True)
+            text = f"loss: it departs from the baseline's by {share:.0%} over the run's steps"
+            yield Difference("course", f"{text}; {_UNEXPLAINED}", True, consequence=True)
         return
     wanted_names = {step.loss_function for step in baseline.optimized_steps if step.loss_function}
     names = {step.loss_function for step in submitted.optimized_steps if step.loss_function}

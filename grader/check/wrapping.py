@@ -91,6 +91,13 @@ def _not_through_a_wrapper(
             site=wrapper.site or first.site,
             why="What is outside the wrapper still runs on one GPU, on the whole batch.",
         )
+    if first.path == "functional":
+        return CheckFailed(
+            f"{share.capitalize()} went through the function data_parallel, which splits a batch "
+            "but wraps nothing. Expected: the model wrapped once, in the class nn.DataParallel.",
+            site=first.site,
+            why="The wrapped model is a module: it can be trained, evaluated and saved like any other.",
+        )
     return _never_wrapped(evidence, run, first, share, count == total)
 
 

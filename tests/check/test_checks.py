@@ -191,6 +191,10 @@ class TestWrapped:
         given = altered(stub_evidence(), run=lambda _: {"wrappers": [builders.DATA_PARALLEL]})
         fails(exercise, given, "wrapped", "not the one trained")
 
+    def test_the_functional_form(self, exercise: Exercise) -> None:
+        given = altered(solution_evidence(), forward=lambda _: {"path": "functional", "wrapper": None})
+        fails(exercise, given, "wrapped", "the function data_parallel", "nn.DataParallel")
+
     def test_a_look_alike(self, exercise: Exercise) -> None:
         modules = {"": "DataParallel", "module": "Net"}
         given = altered(
