@@ -16,7 +16,7 @@ _OUTCOMES = {
 
 _ENDINGS = {
     RunOutcome.ERROR: "The script raised an exception in the {name}.",
-    RunOutcome.TIMEOUT: "The {name} was stopped at its time limit, still running after {seconds:.0f} seconds.",
+    RunOutcome.TIMEOUT: "The {name} was stopped at its time limit, after {seconds:.0f} seconds.",
     RunOutcome.OUT_OF_MEMORY: "The {name} ran out of memory.",
     RunOutcome.KILLED: "The {name} ended without the record that every run ends with.",
     RunOutcome.MALFORMED: "The {name} sent records that the grader cannot accept.",
