@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import sys
 import zlib
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from grader.evidence import Accuracy
-from grader.exercise import Exercise
+from grader.exercise import SPECIFICATION, BrokenExercise, Exercise
+from grader.located import Fault
 
 _ROWS_AT_ONCE = 256
 
@@ -44,7 +46,12 @@ class Material:
             self._data = _load(exercise.folder / "data.py")
             self._baseline = _load(exercise.folder / exercise.baseline)
         self._exercise = exercise
-        self.train, self.validation, self.held_out = self._data.splits(exercise.accuracy_run.data)
+        source = exercise.accuracy_run.data
+        try:
+            self.train, self.validation, self.held_out = self._data.splits(source)
+        except SystemExit as problem:  # how data.py tells a person that there is no such data
+            fault = Fault(exercise.folder / SPECIFICATION, f"accuracy_run.data: {source}", str(problem))
+            raise BrokenExercise("The exercise's data cannot be had.", [fault]) from None
 
     def write(self, folder: Path) -> str:
         """Write what the script may see to `folder`; return the EXERCISE_DATA that names it."""
@@ -85,7 +92,8 @@ class Material:
             for model in (theirs, ours, start)
         ]
         moved = (vectors[1] - vectors[2]).norm().item()
-        return (vectors[0] - vectors[1]).norm().item() / max(moved, 1e-12)
+        distance = (vectors[0] - vectors[1]).norm().item()
+        return distance / max(moved, 1e-12) if math.isfinite(distance) else math.inf
 
     def _network(self) -> Any:
         return getattr(self._baseline, self._exercise.model)()
