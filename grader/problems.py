@@ -36,7 +36,7 @@ def answer(problem: Exception) -> int:
         sentence = f"The grader itself failed, which costs you nothing; the details are in {file}."
         return say(sentence, UNGRADABLE)
     if isinstance(problem, _UsageError):
-        sentence = problem.format_message().rstrip(".")  # type: ignore[attr-defined]
+        sentence = problem.format_message().rstrip(".")
         return say(f"{sentence}. `grade --help` shows what can be given.", code)
     return say(str(problem), code)
 

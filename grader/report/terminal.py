@@ -29,20 +29,25 @@ _STYLES = {Outcome.PASSED: "green", Outcome.SKIPPED: "dim", Outcome.INCONCLUSIVE
 def show(grade: Grade, console: Console) -> None:
     """Print the report of a grade."""
     report = _Report(grade, min(console.width, WIDEST), console.options.ascii_only)
+    if console.is_terminal:
+        report.print(console)
+        return
     with console.capture() as capture:
-        for block in report.blocks():
-            console.print(block, width=report.width)
-            console.print()
-        console.print(report.result(), width=report.width)
-    text = capture.get()
-    if not console.is_terminal:  # blanks at the end of lines are only in the way there
-        text = "\n".join(line.rstrip() for line in text.split("\n"))
-    console.file.write(text)
+        report.print(console)
+    # Blanks at the end of lines are only in the way where somebody reads on.
+    console.file.write("\n".join(line.rstrip() for line in capture.get().split("\n")))
 
 
 class _Report:
     def __init__(self, grade: Grade, width: int, ascii_only: bool) -> None:
         self.grade, self.width, self.ascii_only = grade, width, ascii_only
+
+    def print(self, console: Console) -> None:
+        """Print all parts, a blank line between them."""
+        for block in self.blocks():
+            console.print(block, width=self.width)
+            console.print()
+        console.print(self.result(), width=self.width)
 
     def blocks(self) -> Iterator[RenderableType]:
         """The parts of the report from top to bottom, those left out that have nothing to say."""
