@@ -30,7 +30,9 @@ class Devices(BaseModel):
     @property
     def label(self) -> str:
         """For people: "2 simulated T4" or "2 x NVIDIA H200"."""
-        return f"{self.count} simulated {self.profile}" if self.simulated else f"{self.count} x {self.profile}"
+        return (
+            f"{self.count} simulated {self.profile}" if self.simulated else f"{self.count} x {self.profile}"
+        )
 
 
 class NoSuchDevices(Exception):
@@ -86,7 +88,9 @@ def resolve(choice: Choice, simulated_spec: str, minimum: int) -> tuple[Devices,
             return _real(names, None, minimum), None
     count, profile, spec = _load_profile(choice.spec or simulated_spec, simulated_spec)
     if count < minimum:
-        raise BadDeviceChoice(f"--gpus sim:{choice.spec} asks for {count} GPU; this exercise needs at least {minimum}.")
+        raise BadDeviceChoice(
+            f"--gpus sim:{choice.spec} asks for {count} GPU; this exercise needs at least {minimum}."
+        )
     return Devices(kind=DeviceKind.SIMULATED, count=count, profile=profile), spec
 
 

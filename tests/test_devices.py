@@ -19,14 +19,16 @@ from grader.devices import BadDeviceChoice, DeviceKind, NoSuchDevices, parse_cho
     ],
 )
 def test_simulated_choices(monkeypatch, text, count, profile):
-    monkeypatch.setattr(devices, "real_gpus", lambda: [])
+    monkeypatch.setattr(devices, "real_gpus", list)
     found, machine = resolve(parse_choice(text), "2xT4", 2)
     assert (found.kind, found.count, found.profile) == (DeviceKind.SIMULATED, count, profile)
     assert machine == f"{count}x{profile}"
     assert found.label == f"{count} simulated {profile}"
 
 
-@pytest.mark.parametrize("text", ["", "gpu", "auto:2", "real:0", "real:x", "sim:", "sim:0", "sim:2xT99", "sim:2x", "sim:-1xT4"])
+@pytest.mark.parametrize(
+    "text", ["", "gpu", "auto:2", "real:0", "real:x", "sim:", "sim:0", "sim:2xT99", "sim:2x", "sim:-1xT4"]
+)
 def test_nonsense_is_refused_with_what_would_be_right(text):
     with pytest.raises(BadDeviceChoice) as refusal:
         parse_choice(text)
@@ -38,7 +40,9 @@ def test_one_simulated_gpu_is_too_few():
         resolve(parse_choice("sim:1xT4"), "2xT4", 2)
 
 
-@pytest.mark.parametrize(("names", "has"), [([], "no GPU that torch can use"), (["NVIDIA H200"], "1 GPU (NVIDIA H200)")])
+@pytest.mark.parametrize(
+    ("names", "has"), [([], "no GPU that torch can use"), (["NVIDIA H200"], "1 GPU (NVIDIA H200)")]
+)
 def test_real_gpus_that_are_not_there(monkeypatch, names, has):
     monkeypatch.setattr(devices, "real_gpus", lambda: names)
     with pytest.raises(NoSuchDevices) as refusal:

@@ -44,7 +44,9 @@ def cache_folder() -> Path:
 def key(exercise: Exercise, machine: str, threads: str) -> str:
     """Hash the exercise's files, the grader's own code, the devices and the torch that runs it all."""
     digest = hashlib.sha256()
-    own = [path for part in ("run", "simgpu") for path in sorted((_GRADER / part).rglob("*")) if path.is_file()]
+    own = [
+        path for part in ("run", "simgpu") for path in sorted((_GRADER / part).rglob("*")) if path.is_file()
+    ]
     theirs = [exercise.folder / name for name in (exercise.baseline, "data.py", "exercise.yaml")]
     for path in [*theirs, *(p for p in own if p.suffix in (".py", ".yaml"))]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

@@ -23,8 +23,9 @@ def serve(descriptor: int) -> None:
     """Answer requests on the control socket until it closes."""
     control = socket.socket(fileno=descriptor)
     _adopt_orphans()
-    import torch._dynamo  # noqa: F401  (what the forks share; every optimizer imports it)
     import safetensors.torch  # noqa: F401
+    import torch._dynamo  # noqa: F401  (what the forks share; every optimizer imports it)
+
     import grader.run.program  # noqa: F401
 
     with contextlib.suppress(OSError):

@@ -14,7 +14,11 @@ _FRAME = re.compile(r'^(?P<indent> *)File "(?P<file>[^"]+)", line (?P<line>\d+)'
 def describe(fault: BaseException, folder: Path) -> dict[str, Any]:
     """Return the fields of a `ScriptError`; `folder` is where the submission was copied to."""
     if isinstance(fault, SystemExit):
-        message = fault.code if isinstance(fault.code, str) else f"the script ended itself with exit code {fault.code}"
+        message = (
+            fault.code
+            if isinstance(fault.code, str)
+            else f"the script ended itself with exit code {fault.code}"
+        )
     else:
         message = str(fault)
     lines = "".join(traceback.format_exception(fault)).splitlines()
@@ -48,7 +52,11 @@ def clean(text: str, folder: Path) -> str:
 def _site(fault: BaseException, folder: Path) -> dict[str, Any] | None:
     """The deepest place in the submission, also inside a replica's traceback or a syntax error."""
     if isinstance(fault, SyntaxError) and fault.filename and Path(fault.filename).parent == folder:
-        return {"file": Path(fault.filename).name, "line": fault.lineno or 1, "code": (fault.text or "").strip()}
+        return {
+            "file": Path(fault.filename).name,
+            "line": fault.lineno or 1,
+            "code": (fault.text or "").strip(),
+        }
     found = None
     for line in [
         *"".join(traceback.format_exception(fault)).splitlines(),

@@ -103,13 +103,13 @@ class Exchange:
                 os.close(descriptor)
 
     def _message(self) -> dict[str, Any]:
-        request = self.request
+        request, folder = self.request, str(self.folder)
         return {
             "script": request.script.name,
-            "folder": str(self.folder),
+            "folder": folder,
             "run": request.run,
             "machine": request.machine,
-            "environment": {"EXERCISE_DATA": request.data, "HOME": str(self.folder), "TMPDIR": str(self.folder)},
+            "environment": {"EXERCISE_DATA": request.data, "HOME": folder, "TMPDIR": folder},
             "token": self.token,
             "tasks": request.limits.tasks,
             "memory_gigabytes": request.limits.memory_gigabytes,
@@ -156,7 +156,7 @@ class Exchange:
         return True
 
     def _lost(self) -> None:
-        """The server died with the run, which can only be the script's doing; the next run starts a new one."""
+        """The server died with the run: the script's doing. The next run starts a new one."""
         self.raw.detail = self.raw.detail or "the script killed the process that ran it"
         self.lost()
 

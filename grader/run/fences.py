@@ -13,7 +13,7 @@ import torch
 
 from grader import simgpu
 
-_DRAWN_STEP = 2  # the step of the first epoch whose timeline is kept: the first one warms up
+_DRAWN_BATCH = 2  # of the first epoch: its timeline is kept, from when it is asked for to the next
 
 
 class RunStopped(SystemExit):
@@ -31,7 +31,7 @@ class Fences:
         self._open: dict[str, Any] | None = None
         self._steps = 0
 
-    def watch(self, loader_class: type) -> None:
+    def watch(self, loader_class: Any) -> None:
         """Observe every iteration over a loader of `loader_class`."""
         iterate = loader_class.__iter__
 
@@ -43,7 +43,7 @@ class Fences:
             self.close()
             return iterate(loader)
 
-        loader_class.__iter__ = observed_iter  # type: ignore[attr-defined]
+        loader_class.__iter__ = observed_iter
 
     def _begin(self, loader: Any) -> None:
         if self.epoch < 0 or self._steps:  # a pass without a step (a peek at a batch) is no epoch
@@ -59,7 +59,7 @@ class Fences:
         self._fence("begin")
 
     def served(self, batch: Any) -> None:
-        """Count a batch handed to the script."""
+        """Count a batch about to be handed to the script."""
         if self._open is None:
             return
         first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
@@ -68,19 +68,22 @@ class Fences:
         self._open["batches"] += 1
         self._open["largest_batch"] = max(self._open["largest_batch"], rows)
 
-    def after_step(self) -> None:
-        """Count an optimizer step; record the timeline of one of them on simulated GPUs."""
-        self._steps += 1
+    def asked(self) -> None:
+        """The script asks for its next batch: on simulated GPUs, draw what it does with one of them."""
         machine = self._probe.machine
-        if machine is None or self._probe.accuracy or self.epoch != 0:
+        if machine is None or self._probe.accuracy or self.epoch != 0 or self._open is None:
             return
-        if self._steps == _DRAWN_STEP - 1:
+        if self._open["batches"] == _DRAWN_BATCH - 1:
             for device in machine.devices:
                 device.memory.record()
             self._drawn_from = machine.now()
             machine.timeline.start()
-        elif self._steps == _DRAWN_STEP:
+        elif self._open["batches"] == _DRAWN_BATCH:
             self._keep_timeline(machine)
+
+    def after_step(self) -> None:
+        """Count an optimizer step."""
+        self._steps += 1
 
     def close(self) -> None:
         """End the open epoch, if there is one: its last batch was served and something else begins."""
@@ -138,6 +141,7 @@ class _ObservedIterator:
         return self
 
     def __next__(self) -> Any:
+        self._fences.asked()
         try:
             batch = next(self._iterator)
         except StopIteration:
@@ -164,5 +168,3 @@ def is_training(dataset: Any, depth: int = 0) -> bool:
 def _shuffled(loader: Any) -> bool | None:
     sampler = type(getattr(loader, "sampler", None)).__name__
     return {"RandomSampler": True, "SequentialSampler": False}.get(sampler)
-
-

@@ -109,14 +109,16 @@ class _Grading:
 
     def _timed(self, baseline: Runs, runner: measure.Runner) -> tuple[Runs, RunEvidence, Timing]:
         if not self.in_turn:
-            speed, seconds, _ = measure.simulated(runner, self.exercise.speed_run.epochs)
+            speed, ours = measure.simulated(runner, self.exercise.speed_run.epochs)
             theirs = [epoch.seconds for epoch in baseline.speed.epochs if epoch.seconds is not None]
-            return baseline, speed, measure.compare(theirs, seconds)
+            return baseline, speed, measure.compare(theirs, ours)
         before = nvml.disturbances(self.devices.count, set())
-        own = self._run(self.exercise.folder / self.exercise.baseline, [], "speed", self.exercise.limits.seconds)
-        theirs, speed, timing = measure.in_turn(own, runner, self.exercise.thresholds.saving)
+        own = self._run(
+            self.exercise.folder / self.exercise.baseline, [], "speed", self.exercise.limits.seconds
+        )
+        before_speed, speed, timing = measure.in_turn(own, runner, self.exercise.thresholds.saving)
         notes = list(dict.fromkeys([*before, *nvml.disturbances(self.devices.count, set())]))
-        runs = Runs(accuracy=baseline.accuracy, speed=theirs)
+        runs = Runs(accuracy=baseline.accuracy, speed=before_speed)
         return runs, speed, timing.model_copy(update={"notes": notes})
 
     def _baseline(self, use_cache: bool) -> cache.Entry:
@@ -134,7 +136,9 @@ class _Grading:
         with self._step("speed run of the baseline"):
             speed = _not_run(accuracy)  # it is run in turn with the submission
             if not self.in_turn:
-                speed = measure.simulated(self._run(script, [], "speed", seconds), self.exercise.speed_run.epochs)[0]
+                speed = measure.simulated(
+                    self._run(script, [], "speed", seconds), self.exercise.speed_run.epochs
+                )[0]
         runs = Runs(accuracy=accuracy, speed=speed)
         entry = cache.entry(runs, weights)
         if accuracy.outcome is RunOutcome.COMPLETED and speed.outcome is RunOutcome.COMPLETED:

@@ -59,7 +59,7 @@ _missing = object()
 def snapshot() -> list[tuple[str, Any, Any, Any, Any]]:
     """Return what stands where now, code included, for `differences`."""
     hooks = sys.modules["torch.optim.optimizer"]
-    tables = (hooks._global_optimizer_pre_hooks, hooks._global_optimizer_post_hooks)  # type: ignore[attr-defined]
+    tables = (hooks._global_optimizer_pre_hooks, hooks._global_optimizer_post_hooks)
     watched = [*_watched(), *(("torch.optim step hooks", table, hook) for table in tables for hook in table)]
     return [(*place, _value(*place[1:]), _code(_value(*place[1:]))) for place in watched]
 

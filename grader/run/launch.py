@@ -94,6 +94,7 @@ class Server:
         try:
             for source in [request.script, *request.extra]:
                 shutil.copy(source, folder / source.name)
+            assert self._control is not None
             raw = Exchange(self._control, request, folder, on_fence, lost=self.close).run()
             if raw.end is not None and raw.end.weights:
                 raw.weights = _read_weights(folder / "weights.safetensors", request.limits)

@@ -62,11 +62,11 @@ class Stopwatch:
         return [self.seconds[epoch] for epoch in sorted(self.seconds)[self.warm_up :]]
 
 
-def simulated(run: Runner, epochs: int) -> tuple[RunEvidence, list[float], RawRun]:
+def simulated(run: Runner, epochs: int) -> tuple[RunEvidence, list[float]]:
     """Run a script once on the virtual clock, for so many epochs."""
     watch = Stopwatch(virtual_clock, warm_up=0, wanted=epochs)
     raw = run(watch)
-    return assemble(raw, watch.seconds), watch.measured, raw
+    return assemble(raw, watch.seconds), watch.measured
 
 
 def in_turn(

@@ -12,7 +12,6 @@ from torch import nn
 
 from grader.run.wrappers import is_wrapper
 
-
 _HISTORY_POINTS = 200
 
 
@@ -53,7 +52,11 @@ def fingerprints(images: torch.Tensor) -> list[int]:
     """CRC-32 of each row of a real tensor of at least one dimension, values as float32."""
     if images.ndim == 0:
         return []
-    rows = images.detach().to("cpu", torch.float32).contiguous().flatten(1) if images.ndim > 1 else images[:, None]
+    rows = (
+        images.detach().to("cpu", torch.float32).contiguous().flatten(1)
+        if images.ndim > 1
+        else images[:, None]
+    )
     return [zlib.crc32(row.tobytes()) for row in rows.contiguous().numpy()]
 
 
@@ -183,5 +186,3 @@ def _history(points: Any, window: tuple[float, float] | None) -> list[tuple[floa
         max(inside[first : first + stride], key=lambda point: point[1])
         for first in range(0, len(inside), stride)
     ]
-
-

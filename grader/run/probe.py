@@ -44,7 +44,7 @@ class Probe:
         self.steps_done = 0
         self.model: nn.Module | None = None  # outermost module last trained
         self._calls = threading.local()
-        self._current: dict[str, Any] | None = None  # the outermost call in progress
+        self._current: Any = None  # fields of the outermost call in progress
         self._forwards: list[dict[str, Any]] = []
         self._loss: dict[str, Any] = {}
         self._gradients = 0
@@ -101,7 +101,7 @@ class Probe:
             construct(optimizer, *args, **kwargs)
             self._optimizer_sites[optimizer] = self.site()
 
-        torch.optim.Optimizer.__init__ = observed_init  # type: ignore[method-assign]
+        torch.optim.Optimizer.__init__ = observed_init  # type: ignore[assignment,method-assign]
         register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: self._before_step(optimizer))
         register_optimizer_step_post_hook(lambda optimizer, args, kwargs: self._after_step(optimizer))
 
@@ -126,9 +126,8 @@ class Probe:
         with self._ours():
             if outer is None and not getattr(module, "_is_replica", False):
                 record = self._begin(module, args, kwargs)
-            elif self._current is not None and (outer is None or is_data_parallel(outer)):
-                if not is_data_parallel(module):
-                    observe.count_rows(self._current["rows_per_device"], args, kwargs)
+            elif self._is_part_of_current(outer, module):
+                observe.count_rows(self._current["rows_per_device"], args, kwargs)
         stack.append(module)
         try:
             output = call(module, *args, **kwargs)
@@ -140,6 +139,13 @@ class Probe:
             with self._ours():
                 self._end(record, output)
         return output
+
+    def _is_part_of_current(self, outer: nn.Module | None, module: nn.Module) -> bool:
+        """Whether `module` forwards a part of the batch of the call in progress: a replica, or the
+        wrapped model itself where there is one GPU."""
+        if self._current is None or is_data_parallel(module):
+            return False
+        return outer is None or is_data_parallel(outer)
 
     def _observe_split(self, split: Any, module: nn.Module, inputs: Any, args: Any, kwargs: Any) -> Any:
         """Note `torch.nn.parallel.data_parallel(module, inputs)`: it splits a batch without a wrapper."""

@@ -32,7 +32,9 @@ def files(exercise: Exercise, submission: Path | None) -> tuple[Path, list[Path]
     if path.suffix != ".py":
         raise SubmissionMissing(f"{path} is not a Python file; its name must end in .py.")
     if path.stat().st_size > _BYTES_AT_MOST:
-        raise SubmissionMissing(f"{path} is larger than {_BYTES_AT_MOST // 1000} kB; a training script is not.")
+        raise SubmissionMissing(
+            f"{path} is larger than {_BYTES_AT_MOST // 1000} kB; a training script is not."
+        )
     if path.name != exercise.script:
         return path, []
     own = {exercise.script, "data.py"}

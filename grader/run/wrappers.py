@@ -50,7 +50,7 @@ class Wrappers:
             construct(wrapper, *args, **kwargs)
             self._note(wrapper, self._probe.site())
 
-        kind.__init__ = observed_init  # type: ignore[method-assign]
+        kind.__init__ = observed_init  # type: ignore[assignment,method-assign]
 
     def _note(self, wrapper: nn.Module, site: dict[str, Any] | None) -> int:
         for index, (known, _) in enumerate(self._built):
@@ -67,7 +67,7 @@ class Wrappers:
         where only some, "bypass" where `module` itself is inside a wrapper, else "plain".
         """
         if is_wrapper(module):
-            core = module.module
+            core: Any = module.module
             while is_wrapper(core):
                 core = core.module
             return core, "wrapper", self._note(module, None)

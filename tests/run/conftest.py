@@ -61,7 +61,14 @@ def server() -> Iterator[Server]:
 def run_raw(server: Server, tmp_path: Path) -> Callable[..., RawRun]:
     """Run a script's text; returns what came back."""
 
-    def run(text: str, *, run: str = "accuracy", limits: Limits = LIMITS, on_fence=None, data: str = "synthetic:80"):
+    def run(
+        text: str,
+        *,
+        run: str = "accuracy",
+        limits: Limits = LIMITS,
+        on_fence=None,
+        data: str = "synthetic:80",
+    ):
         script = tmp_path / "train.py"
         script.write_text(textwrap.dedent(text))
         request = Request(script, [DATA], run, "2xT4", data, limits)

@@ -16,7 +16,10 @@ def test_frames_of_the_grader_are_dropped_with_their_source_lines(tmp_path):
         "RuntimeError: boom"
     )
     assert errors.clean(text, tmp_path) == (
-        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    boom()\nRuntimeError: boom'
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 3, in <module>\n'
+        "    boom()\n"
+        "RuntimeError: boom"
     )
 
 

@@ -47,7 +47,9 @@ def test_weights_of_another_network_are_refused(material, change, said):
         material.accuracy(save(state))
 
 
-@pytest.mark.parametrize("forged", [b"", b"\x80\x04cposix\nsystem\n", b"\xff" * 64, (2**40).to_bytes(8, "little") + b"{}"])
+@pytest.mark.parametrize(
+    "forged", [b"", b"\x80\x04cposix\nsystem\n", b"\xff" * 64, (2**40).to_bytes(8, "little") + b"{}"]
+)
 def test_a_file_that_is_no_safetensors_is_refused(material, forged):
     with pytest.raises(WeightsRefused, match="cannot be read"):
         material.accuracy(forged)

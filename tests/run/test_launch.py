@@ -86,7 +86,9 @@ def test_processes_left_behind_are_gone(run_raw):
 
 def test_processes_left_behind_are_gone_after_a_timeout(run_raw):
     marker = f"sleep 5{os.getpid()}"
-    text = f"import subprocess\nsubprocess.Popen({marker.split()!r}, start_new_session=True)\nwhile True: pass"
+    text = (
+        f"import subprocess\nsubprocess.Popen({marker.split()!r}, start_new_session=True)\nwhile True: pass"
+    )
     assert run_raw(text, limits=Limits(seconds=1)).outcome is RunOutcome.TIMEOUT
     assert alive(marker) == []
 
@@ -152,7 +154,9 @@ def test_secrets_of_the_environment_are_not_passed_on(run_raw, monkeypatch):
 
 
 def test_the_graders_modules_for_judging_are_not_in_the_process(run_raw):
-    raw = run_raw("import sys\nprint([m for m in sys.modules if 'evaluate' in m or 'gather' in m or 'check' in m])")
+    raw = run_raw(
+        "import sys\nprint([m for m in sys.modules if 'evaluate' in m or 'gather' in m or 'check' in m])"
+    )
     assert raw.output.strip().startswith(b"[")
     assert b"grader" not in raw.output
 
@@ -160,10 +164,14 @@ def test_the_graders_modules_for_judging_are_not_in_the_process(run_raw):
 def test_a_server_ends_with_its_owner_and_takes_the_script_along(tmp_path):
     marker = f"sleep 6{os.getpid()}"
     script = tmp_path / "train.py"
-    script.write_text(f"import subprocess\nsubprocess.Popen({marker.split()!r}, start_new_session=True)\nprint('up', flush=True)\nwhile True: pass")
+    script.write_text(
+        f"import subprocess\nsubprocess.Popen({marker.split()!r}, start_new_session=True)\nwhile True: pass"
+    )
     server = Server(visible="")
     with server:
-        server.run(Request(script, [DATA], "accuracy", "2xT4", "synthetic:80", Limits(seconds=1)), lambda f: True)
+        server.run(
+            Request(script, [DATA], "accuracy", "2xT4", "synthetic:80", Limits(seconds=1)), lambda f: True
+        )
         home = server._home
         assert os.path.isdir(home)
     assert not os.path.exists(home)

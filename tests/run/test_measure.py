@@ -72,7 +72,8 @@ def test_nothing_measured_is_no_saving():
 
 
 @pytest.mark.parametrize(
-    ("interval", "expected"), [((0.3, 0.5), True), ((0.41, 0.5), False), ((0.3, 0.39), False), ((0.4, 0.4), False)]
+    ("interval", "expected"),
+    [((0.3, 0.5), True), ((0.41, 0.5), False), ((0.3, 0.39), False), ((0.4, 0.4), False)],
 )
 def test_an_interval_straddles_the_threshold_or_decides(interval, expected):
     assert straddles(interval, 0.4) is expected

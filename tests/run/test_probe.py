@@ -28,7 +28,12 @@ def test_a_wrapped_model_shares_its_rows(observe):
     ]
     assert {(f.path, f.wrapper, f.model) for f in forwards(evidence)} == {("wrapper", 0, "Net")}
     (wrapper,) = evidence.wrappers
-    assert (wrapper.kind, wrapper.wraps, wrapper.device_ids, wrapper.built_after_steps) == ("data_parallel", "Net", [0, 1], 0)
+    assert (wrapper.kind, wrapper.wraps, wrapper.device_ids, wrapper.built_after_steps) == (
+        "data_parallel",
+        "Net",
+        [0, 1],
+        0,
+    )
     assert wrapper.site.code == WRAPPED
     assert wrapper.class_name == "torch.nn.parallel.data_parallel.DataParallel"
 
@@ -38,7 +43,11 @@ def test_devices_and_types_of_everything_in_a_step(observe):
     assert forward.parameter_devices == ["cuda:0"]
     assert (forward.input_device, forward.output_device) == ("cuda:0", "cuda:0")
     assert (forward.target_device, forward.loss_device) == ("cuda:0", "cuda:0")
-    assert (forward.input_dtype, forward.parameter_dtypes, forward.output_dtype) == ("float32", ["float32"], "float32")
+    assert (forward.input_dtype, forward.parameter_dtypes, forward.output_dtype) == (
+        "float32",
+        ["float32"],
+        "float32",
+    )
     assert forward.autocast is None
     assert forward.backwards == 1
 
@@ -151,7 +160,13 @@ def test_the_recipe_is_recorded(observe):
     assert optimizer.parameters == ["hidden.bias", "hidden.weight", "last.bias", "last.weight"]
     assert optimizer.site.code.startswith("optimizer = torch.optim.SGD")
     (epoch,) = evidence.epochs
-    assert (epoch.rows, epoch.batches, epoch.largest_batch, epoch.loader_batch_size, epoch.shuffled) == (80, 3, 32, 32, True)
+    assert (epoch.rows, epoch.batches, epoch.largest_batch, epoch.loader_batch_size, epoch.shuffled) == (
+        80,
+        3,
+        32,
+        32,
+        True,
+    )
     assert evidence.architecture.class_name == "Net"
     assert evidence.architecture.state["hidden.weight"].shape == [8, 784]
     assert all(facts.trainable for facts in evidence.architecture.state.values())
@@ -163,7 +178,9 @@ def test_the_recipe_is_recorded(observe):
 def test_samples_and_losses_agree_between_wrapped_and_plain(observe):
     plain, wrapped = observe(PLAIN, epochs=2), observe(WRAPPED, epochs=2)
     assert [s.samples for s in plain.optimized_steps] == [s.samples for s in wrapped.optimized_steps]
-    assert [s.loss for s in plain.optimized_steps] == pytest.approx([s.loss for s in wrapped.optimized_steps], rel=1e-4)
+    assert [s.loss for s in plain.optimized_steps] == pytest.approx(
+        [s.loss for s in wrapped.optimized_steps], rel=1e-4
+    )
     assert plain.optimized_steps[0].samples != plain.optimized_steps[3].samples  # shuffled anew
 
 
@@ -174,9 +191,14 @@ def test_random_numbers_of_the_scripts_own_do_not_change_the_batches(observe):
 
 
 def test_half_a_batch_and_a_skipped_backward_are_seen(observe):
-    half = observe(PLAIN, loop=_loop().replace("images.cuda(), targets.cuda()", "images[:16].cuda(), targets[:16].cuda()"))
+    half = observe(
+        PLAIN,
+        loop=_loop().replace("images.cuda(), targets.cuda()", "images[:16].cuda(), targets[:16].cuda()"),
+    )
     assert [s.rows for s in half.optimized_steps] == [16, 16, 16]
-    skipping = observe(PLAIN, loop=_loop().replace("loss.backward()", "epoch % 2 or len(images) < 32 or loss.backward()"))
+    skipping = observe(
+        PLAIN, loop=_loop().replace("loss.backward()", "epoch % 2 or len(images) < 32 or loss.backward()")
+    )
     assert [s.rows for s in skipping.optimized_steps] == [32, 32, 0]
 
 
@@ -192,7 +214,9 @@ def test_frozen_layers_and_half_precision_are_seen(observe):
         ),
     )
     assert {f.autocast for f in forwards(autocast)} == {"float16"}
-    halved = observe(f"{PLAIN}\nmodel.bfloat16()", loop=_loop().replace("images.cuda()", "images.cuda().bfloat16()"))
+    halved = observe(
+        f"{PLAIN}\nmodel.bfloat16()", loop=_loop().replace("images.cuda()", "images.cuda().bfloat16()")
+    )
     assert {tuple(f.parameter_dtypes) for f in forwards(halved)} == {("bfloat16",)}
 
 
@@ -215,7 +239,9 @@ def test_a_loop_in_another_style_has_the_same_epochs(observe):
 
 def test_validation_is_no_part_of_an_epoch(observe):
     evidence = observe(PLAIN, epochs=2, run="speed")
-    with_more = observe(PLAIN, loop=_loop().replace("in validation", "in list(validation) * 20"), epochs=2, run="speed")
+    with_more = observe(
+        PLAIN, loop=_loop().replace("in validation", "in list(validation) * 20"), epochs=2, run="speed"
+    )
     assert [e.seconds for e in evidence.epochs] == pytest.approx([e.seconds for e in with_more.epochs])
     assert len(evidence.epochs) == 2
 

@@ -30,7 +30,12 @@ def small(dataparallel, tmp_path, monkeypatch):
 def test_both_scripts_are_timed_in_turn_on_the_parents_clock(small, server):
     steps = []
     evidence = gather(
-        small, small.solution, "sim", lambda text, done, total: steps.append(text), server=server, in_turn=True
+        small,
+        small.solution,
+        "sim",
+        lambda text, done, total: steps.append(text),
+        server=server,
+        in_turn=True,
     )
     timing = evidence.timing
     assert len(timing.baseline) >= EPOCHS_WANTED and len(timing.submission) >= EPOCHS_WANTED
@@ -46,7 +51,8 @@ def test_a_run_without_a_simulated_machine_is_observed_all_the_same(server, tmp_
     script.write_text(text.replace(".cuda()", ""))
     fences = []
     raw = server.run(
-        Request(script, [DATA], "accuracy", None, "synthetic:80", LIMITS), lambda fence: not fences.append(fence)
+        Request(script, [DATA], "accuracy", None, "synthetic:80", LIMITS),
+        lambda fence: not fences.append(fence),
     )
     assert raw.outcome is RunOutcome.COMPLETED
     assert [fence.edge for fence in fences] == ["begin", "end"]
