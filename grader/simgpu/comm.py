@@ -51,20 +51,26 @@ class Communication:
             )
         for device in devices:
             self.machine.check(device)
-        chunks = tensor.chunk(len(devices), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
+        chunks = (
+            tensor.chunk(len(devices), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
+        )
         here = device_index(tensor)
         return [
             chunk if device == here else transfer(self.machine, chunk, device, non_blocking=True)
             for chunk, device in zip(chunks, devices, strict=False)
         ]
 
-    def scatter_out(self, tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int = 0, streams: Any = None) -> Any:
+    def scatter_out(
+        self, tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int = 0, streams: Any = None
+    ) -> Any:
         """Fill the tensors of `out` with chunks of `tensor` of their sizes."""
         for chunk, made in zip(tensor.split([made.size(dim) for made in out], dim), out, strict=True):
             made.copy_(chunk, non_blocking=True)
         return out
 
-    def gather(self, tensors: Sequence[torch.Tensor], dim: int, destination: int | None = None) -> torch.Tensor:
+    def gather(
+        self, tensors: Sequence[torch.Tensor], dim: int, destination: int | None = None
+    ) -> torch.Tensor:
         """The tensors joined along `dim` on a device, None for the current one, -1 for the host."""
         if not tensors:
             raise RuntimeError("Expected at least one tensor to gather from")
@@ -72,7 +78,8 @@ class Communication:
         for position, tensor in enumerate(tensors):
             if device_index(tensor) is None:
                 raise RuntimeError(
-                    f"Expected all input tensors to be CUDA tensors, but tensor at index {position} has device 'cpu'"
+                    "Expected all input tensors to be CUDA tensors, "
+                    f"but tensor at index {position} has device 'cpu'"
                 )
             self._check_shape(position, tensor, first, dim)
         target = self.machine.current if destination is None else destination
@@ -95,7 +102,8 @@ class Communication:
         expected[dim] = tensor.size(dim)
         if [*tensor.shape] != expected:
             raise RuntimeError(
-                f"Input tensor at index {position} has invalid shape {[*tensor.shape]}, but expected {expected}"
+                f"Input tensor at index {position} has invalid shape {[*tensor.shape]}, "
+                f"but expected {expected}"
             )
 
     def gather_out(self, tensors: Sequence[torch.Tensor], out: torch.Tensor, dim: int) -> torch.Tensor:
@@ -107,7 +115,9 @@ class Communication:
     def broadcast(self, tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
         """Copies of a tensor on every device; on its own device the tensor itself."""
         here = device_index(tensor)
-        return [tensor if d == here else transfer(self.machine, tensor, d, non_blocking=True) for d in devices]
+        return [
+            tensor if d == here else transfer(self.machine, tensor, d, non_blocking=True) for d in devices
+        ]
 
     def broadcast_out(self, tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """Fill the tensors of `out` with copies."""
@@ -138,10 +148,15 @@ class Communication:
     def has_nccl(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether NCCL would serve: dense, contiguous tensors, each on a GPU of its own."""
         devices = [device_index(tensor) for tensor in tensors]
-        usable = all(not t.is_sparse and t.is_contiguous() and d is not None for t, d in zip(tensors, devices, strict=True))
+        usable = all(
+            not t.is_sparse and t.is_contiguous() and d is not None
+            for t, d in zip(tensors, devices, strict=True)
+        )
         return usable and len(set(devices)) == len(devices)
 
-    def reduce(self, inputs: Sequence[torch.Tensor], output: Any = None, root: int = 0, op: int = 0, **_: Any) -> None:
+    def reduce(
+        self, inputs: Sequence[torch.Tensor], output: Any = None, root: int = 0, op: int = 0, **_: Any
+    ) -> None:
         """Sum the inputs into `output`, or into inputs[root]: the backward of replicate()."""
         target = inputs[root] if output is None else output
         if self.machine.math:

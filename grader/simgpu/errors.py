@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 _ADVICE = (
-    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
-    "be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+    "CUDA kernel errors might be asynchronously reported at some other API call, "
+    "so the stacktrace below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
     "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
 )
 _RuntimeFailure: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)
@@ -15,7 +15,8 @@ _RuntimeFailure: type[RuntimeError] = getattr(torch, "AcceleratorError", Runtime
 def invalid_ordinal() -> RuntimeError:
     """What using a GPU that does not exist ends in."""
     return _RuntimeFailure(
-        "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?\n" + _ADVICE
+        "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?\n"
+        + _ADVICE
     )
 
 
@@ -24,5 +25,6 @@ class NotSimulated(NotImplementedError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name} is not simulated. It works on a real GPU; on simulated GPUs this script has to do without it."
+            f"{name} is not simulated. It works on a real GPU; "
+            "on simulated GPUs this script has to do without it."
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch._dynamo  # the first dispatch would import it, and it looks for CUDA's own functions if there is CUDA
+import torch._dynamo  # or the first dispatch would, and find CUDA without CUDA's own functions
 
 from . import comm, hosttime, profiles, surface, threads, transfers
 from .clock import Clocks
@@ -17,7 +18,7 @@ from .local import inside, local, unobserved
 from .memory import Mark, Meter
 from .mode import Simulation
 from .patches import Patches
-from .tags import ATTRIBUTE, Tag, device_index, storages, tag_of
+from .tags import ATTRIBUTE, Tag, storages, tag_of
 from .timeline import Timeline
 
 _installed: Machine | None = None
@@ -64,7 +65,8 @@ class Machine:
     """`spec` names count and profile ("2xT4", "2x/path/to/profile.yaml").
 
     With `math`, operations are computed on the CPU; without, tensors of a GPU have shapes and types but no
-    values: reading one gives 0, copying one to the host gives zeros. The clocks are the same in both. Raises `profiles.BadProfile`.
+    values: reading one gives 0, copying one to the host gives zeros. The clocks are the same in both.
+    Raises `profiles.BadProfile`.
     """
 
     def __init__(self, spec: str = "2xT4", math: bool = True) -> None:
@@ -102,7 +104,7 @@ class Machine:
         hosttime.install(patches, self.clocks)
         context = self._simulated()
         context.__enter__()
-        patches.finally_do(lambda: context.__exit__(None, None, None))
+        patches.finally_do(functools.partial(context.__exit__, None, None, None))
 
     def uninstall(self) -> None:
         """Undo everything that `install` did. Tensors of the simulated GPUs become ordinary ones."""
@@ -155,7 +157,7 @@ class Machine:
         return local.device if device is None else self.check(device)
 
     def place(self, tensor: torch.Tensor, index: int) -> None:
-        """Tag the tensor's storage as living on a GPU and take its bytes there. Raises torch.OutOfMemoryError."""
+        """Let the tensor's storage live on a GPU and take its bytes there. Raises torch.OutOfMemoryError."""
         for storage in storages(tensor):
             tag = storage._simulated  # type: ignore[attr-defined]
             nbytes = storage.nbytes()
@@ -164,7 +166,9 @@ class Machine:
             elif tag.memory is not None and nbytes > tag.nbytes:  # grown by resize_ or an out= argument
                 storage._simulated = self.devices[tag.device].allocate(nbytes)  # type: ignore[attr-defined]
 
-    def charge_transfer(self, source: torch.Tensor, origin: int | None, target: int | None, non_blocking: bool) -> None:
+    def charge_transfer(
+        self, source: torch.Tensor, origin: int | None, target: int | None, non_blocking: bool
+    ) -> None:
         """Charge the clocks with moving a tensor; None is host memory."""
         transfers.charge(self, source, origin, target, non_blocking)
 
@@ -178,7 +182,7 @@ class Machine:
 
 
 def physical(tensor: torch.Tensor) -> torch.Tensor:
-    """The plain CPU tensor with the values of a simulated one, sharing its memory, detached.
+    """The plain CPU tensor with the values of a simulated one: detached, sharing its memory if dense.
 
     It says that it is on the CPU and is not charged. Without
     arithmetic the values mean nothing.
@@ -188,7 +192,9 @@ def physical(tensor: torch.Tensor) -> torch.Tensor:
     with unobserved(), inside(), torch.no_grad():
         if tag_of(tensor) is None:
             return tensor.detach()
-        return torch.from_dlpack(tensor.detach()) if tensor.layout is torch.strided else tensor.detach().clone()
+        if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
+            return tensor.detach().clone().resolve_conj().resolve_neg()
+        return torch.from_dlpack(tensor.detach())
 
 
 @contextmanager

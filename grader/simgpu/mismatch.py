@@ -14,12 +14,29 @@ import torch
 
 # Operators whose kernels are declared "structured": their wrapper's name has one underscore less.
 _STRUCTURED = {
-    "addmm", "addmv", "baddbmm", "bmm", "cat", "gather", "index_add", "linalg_cross", "log_softmax", "mm", "scatter",
-    "nll_loss_forward", "nll_loss_backward", "max_pool2d_with_indices", "softmax", "topk", "triu", "tril",
+    "addmm", "addmv", "baddbmm", "bmm", "cat", "gather", "index_add", "linalg_cross", "log_softmax", "mm",
+    "max_pool2d_with_indices", "nll_loss_backward", "nll_loss_forward", "scatter", "softmax", "topk", "tril",
+    "triu",
 }  # fmt: skip
 _WRAPPED_AS = {"embedding": ("index_select", {"weight": "self", "indices": "index"})}
 _CONVOLUTIONS = {"convolution", "_convolution", "convolution_overrideable"}
-_ITERATED = {"where", "masked_fill", "masked_fill_", "lerp", "addcmul", "addcdiv", "mse_loss", "smooth_l1_loss", "huber_loss"}
+_ITERATED = {
+    "where",
+    "masked_fill",
+    "masked_fill_",
+    "lerp",
+    "addcmul",
+    "addcdiv",
+    "mse_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+}
+
+_LEGACY_NAMES = {
+    torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
+    torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
+    torch.bool: "Bool", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
+}  # fmt: skip
 
 Place = Callable[[torch.Tensor], int | None]
 
@@ -66,11 +83,10 @@ def _two_devices(named: list[tuple[str, torch.Tensor]], place: Place) -> str:
 def _argument(name: str, named: list[tuple[str, torch.Tensor]], place: Place) -> str | None:
     wrapper, renamed = _WRAPPED_AS.get(name, (name, {}))
     common = place(named[0][1])
-    for argument, tensor in named:
-        if place(tensor) != common:
-            break
-    else:
+    odd = next(((argument, tensor) for argument, tensor in named if place(tensor) != common), None)
+    if odd is None:
         return None
+    argument, tensor = odd
     underscore = "_" if wrapper.strip("_") in _STRUCTURED else "__"
     return (
         f"Expected all tensors to be on the same device, but got {renamed.get(argument, argument)} is on "
@@ -85,7 +101,11 @@ def _convolution(named: list[tuple[str, torch.Tensor]], place: Place) -> str | N
     for parameter, kind in ((weight, "weight"), (tensors.get("bias"), "bias")):
         if parameter is None or (place(images) is None) == (place(parameter) is None):
             continue
-        ending = " or input should be a MKLDNN tensor and weight is a dense tensor" if place(images) is None else ""
+        ending = (
+            " or input should be a MKLDNN tensor and weight is a dense tensor"
+            if place(images) is None
+            else ""
+        )
         return (
             f"Input type ({type_name(images, place)}) and {kind} type ({type_name(parameter, place)}) "
             f"should be the same{ending}"
@@ -95,17 +115,16 @@ def _convolution(named: list[tuple[str, torch.Tensor]], place: Place) -> str | N
 
 def type_name(tensor: torch.Tensor, place: Place) -> str:
     """The legacy name of a tensor's type: "torch.cuda.FloatTensor"."""
-    legacy = {
-        torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
-        torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
-        torch.bool: "Bool", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
-    }  # fmt: skip
+    name = _LEGACY_NAMES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.").title())
     module = "torch" if place(tensor) is None else "torch.cuda"
-    return f"{module}.{legacy.get(tensor.dtype, str(tensor.dtype).removeprefix('torch.').title())}Tensor"
+    return f"{module}.{name}Tensor"
 
 
 def _index(named: list[tuple[str, torch.Tensor]], place: Place) -> str | None:
     indexed = place(named[0][1])
     if any(name == "indices" and place(tensor) not in (None, indexed) for name, tensor in named):
-        return f"indices should be either on cpu or on the same device as the indexed tensor ({device_name(indexed)})"
+        return (
+            "indices should be either on cpu or on the same device as the indexed tensor "
+            f"({device_name(indexed)})"
+        )
     return None

@@ -1,7 +1,8 @@
 """The dispatch mode: every ATen operation of a simulated script passes through here, below autograd.
 
 An operation finds its device from its inputs' tags or its `device` argument, runs on the CPU (with
-arithmetic) or only has its shapes worked out (without), and leaves a tagged output and a charged clock behind.
+arithmetic) or only has its shapes worked out (without), and leaves a tagged output and a
+charged clock behind.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Simulation(TorchDispatchMode):
         self._seconds = machine.known_seconds
         self._specs = machine.known_specs
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         observed = local.observed and not local.inside
         local.inside += 1
@@ -66,9 +69,10 @@ class Simulation(TorchDispatchMode):
         special = _SPECIAL.get(operator.packet)
         if special is not None:
             return special(self, operator, args, kwargs)
-        if on_gpu:
-            device = self.machine.index(wanted)
+        device: int | None
+        if wanted is not None and on_gpu:
             # The inputs of new_zeros, zeros_like and the like only lend their shape and type.
+            device = self.machine.index(wanted)
         else:
             device = self._common_device(operator, args, kwargs, tensors, tags)
         if device is None:
@@ -86,8 +90,8 @@ class Simulation(TorchDispatchMode):
         if operator.takes_device and _in_backward() is not None and isinstance(out, torch.Tensor):
             # C++ autograd knows only the physical device of what it replaces.
             for storage in storages(out):
-                if storage._simulated is None:
-                    storage._simulated = FLOATING
+                if storage._simulated is None:  # type: ignore[attr-defined]
+                    storage._simulated = FLOATING  # type: ignore[attr-defined]
         return out
 
     def _pinned(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
@@ -100,7 +104,12 @@ class Simulation(TorchDispatchMode):
         return out
 
     def _common_device(
-        self, operator: Operator, args: tuple, kwargs: dict[str, Any], tensors: list[torch.Tensor], tags: list[Tag | None]
+        self,
+        operator: Operator,
+        args: tuple,
+        kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
+        tags: list[Tag | None],
     ) -> int | None:
         device = next((tag.device for tag in tags if tag is not None and tag.device is not None), None)
         if device is None:
@@ -160,7 +169,7 @@ class Simulation(TorchDispatchMode):
 
     def _unreal(self, operator: Operator, args: tuple, kwargs: dict[str, Any], key: tuple | None) -> Any:
         """Run an operator without arithmetic."""
-        if operator.free or operator.resizes:
+        if key is None or operator.resizes:
             return operator.func(*args, **kwargs)
         written, out = unreal.in_place(operator, args, kwargs)
         if written:
@@ -221,7 +230,11 @@ def _copy_(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, 
         machine.place(source, to)
         origin = to
     if to == origin:
-        return mode._on_device(operator, args, kwargs, to) if to is not None else mode._on_host(operator, args, kwargs)
+        return (
+            mode._on_device(operator, args, kwargs, to)
+            if to is not None
+            else mode._on_host(operator, args, kwargs)
+        )
     non_blocking = bool(args[2]) if len(args) > 2 else bool(kwargs.get("non_blocking"))
     machine.charge_transfer(source, origin, to, non_blocking)
     if machine.math:

@@ -12,7 +12,7 @@ class Patches:
     """What one machine has replaced in torch and in the standard library."""
 
     def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
 
     def set(self, owner: Any, name: str, value: Any) -> Any:
         """Replace `owner.name` and return what was there (None where there was nothing).
@@ -28,7 +28,7 @@ class Patches:
             self._undo.append(lambda: setattr(owner, name, own))
         return before
 
-    def finally_do(self, action: Callable[[], None]) -> None:
+    def finally_do(self, action: Callable[[], object]) -> None:
         """Run `action` on undo."""
         self._undo.append(action)
 

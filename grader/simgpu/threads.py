@@ -60,7 +60,10 @@ def install(patches: Patches, clocks: Clocks, simulated: Callable[[], AbstractCo
 
 def _is_worker(thread: threading.Thread) -> bool:
     target = getattr(thread, "_target", None)
-    return getattr(target, "__qualname__", "") == _WORKER and target.__module__ == "torch.nn.parallel.parallel_apply"
+    return (
+        getattr(target, "__qualname__", "") == _WORKER
+        and target.__module__ == "torch.nn.parallel.parallel_apply"
+    )
 
 
 def _turns(thread: threading.Thread) -> Turns:

@@ -47,7 +47,9 @@ class ToCopy(torch.autograd.Function):
     """A copy between devices whose gradient is copied back."""
 
     @staticmethod
-    def forward(ctx: Any, source: torch.Tensor, machine: Machine, target: int | None, *how: Any) -> torch.Tensor:
+    def forward(
+        ctx: Any, source: torch.Tensor, machine: Machine, target: int | None, *how: Any
+    ) -> torch.Tensor:
         ctx.machine = machine
         ctx.origin = device_index(source)
         ctx.dtype = source.dtype
@@ -75,7 +77,9 @@ def move(
     return transfer(machine, source, target, dtype, non_blocking, memory_format)
 
 
-def charge(machine: Machine, source: torch.Tensor, origin: int | None, target: int | None, non_blocking: bool) -> None:
+def charge(
+    machine: Machine, source: torch.Tensor, origin: int | None, target: int | None, non_blocking: bool
+) -> None:
     """Charge the clocks with moving `source`. Only page-locked host memory is copied without waiting."""
     if not local.observed:
         return

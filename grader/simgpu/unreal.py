@@ -86,7 +86,9 @@ def _specs(out: Any) -> Any:
     if isinstance(out, torch.Tensor):
         return Spec(tuple(out.shape), out.stride(), out.dtype)
     if isinstance(out, list | tuple):
-        return type(out)(_specs(item) for item in out) if type(out) in (list, tuple) else tuple(map(_specs, out))
+        return (
+            type(out)(_specs(item) for item in out) if type(out) in (list, tuple) else tuple(map(_specs, out))
+        )
     return out
 
 

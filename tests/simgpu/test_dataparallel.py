@@ -80,7 +80,7 @@ def test_ids_in_another_order(machine):
 
 def test_targets_left_on_the_cpu(machine):
     output = nn.DataParallel(nn.Linear(2, 3).cuda())(torch.randn(4, 2))
-    message = r"Expected all tensors to be on the same device.*(when checking argument in method wrapper_CUDA_nll_loss_forward)"
+    message = r"on the same device.*\(when checking argument in method wrapper_CUDA_nll_loss_forward\)"
     with pytest.raises(RuntimeError, match=message):
         nn.functional.cross_entropy(output, torch.zeros(4, dtype=torch.int64))
 
@@ -292,4 +292,7 @@ def test_adam_on_the_wrapped_model_and_on_the_module_is_the_same_object(machine)
     model = nn.DataParallel(net.cuda())
     model(torch.randn(4, 2)).sum().backward()
     optimizer.step()
-    assert all(parameter is moved for parameter, moved in zip(optimizer.param_groups[0]["params"], model.parameters(), strict=True))
+    assert all(
+        parameter is moved
+        for parameter, moved in zip(optimizer.param_groups[0]["params"], model.parameters(), strict=True)
+    )

@@ -27,11 +27,27 @@ def test_every_callable_of_torch_cuda_is_simulated_or_refuses_by_name(machine):
             refused.add(name)
             with pytest.raises(NotImplementedError, match=rf"torch\.cuda\.{name} is not simulated"):
                 thing()
-    assert {"CUDAGraph", "memory_snapshot", "utilization", "temperature", "MemPool", "make_graphed_callables"} <= refused
-    assert not refused & {"is_available", "synchronize", "Stream", "memory_allocated", "manual_seed", "get_rng_state"}
+    assert {
+        "CUDAGraph",
+        "memory_snapshot",
+        "utilization",
+        "temperature",
+        "MemPool",
+        "make_graphed_callables",
+    } <= refused
+    assert not refused & {
+        "is_available",
+        "synchronize",
+        "Stream",
+        "memory_allocated",
+        "manual_seed",
+        "get_rng_state",
+    }
 
 
-@pytest.mark.parametrize("name", ["nvtx.range_push", "nccl.all_reduce", "graphs.graph", "memory.memory_snapshot"])
+@pytest.mark.parametrize(
+    "name", ["nvtx.range_push", "nccl.all_reduce", "graphs.graph", "memory.memory_snapshot"]
+)
 def test_submodules_refuse_by_name_too(machine, name):
     module, function = name.split(".")
     with pytest.raises(NotImplementedError, match=f"torch.cuda.{name} is not simulated"):
@@ -82,7 +98,9 @@ def test_activations_are_freed_by_backward(machine):
 @pytest.mark.parametrize("math", [True, False])
 def test_too_much_memory(math):
     with simgpu.simulate("2xT4", math=math):
-        with pytest.raises(torch.OutOfMemoryError, match=r"CUDA out of memory. Tried to allocate .* GiB. GPU 1 has a total"):
+        with pytest.raises(
+            torch.OutOfMemoryError, match=r"CUDA out of memory. Tried to allocate .* GiB. GPU 1 has a total"
+        ):
             torch.empty(10**12, device="cuda:1")
         with pytest.raises(torch.cuda.OutOfMemoryError):
             kept = [torch.empty(1 << 30, device="cuda") for _ in range(10)]

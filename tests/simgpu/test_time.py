@@ -25,12 +25,18 @@ def train(spec="2xT4", math=False, steps=3):
         optimizer = torch.optim.Adam(model.parameters())
         for _ in range(steps):
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(torch.randn(64, 1, 8, 8)), torch.randint(10, (64,)).cuda())
+            loss = nn.functional.cross_entropy(
+                model(torch.randn(64, 1, 8, 8)), torch.randint(10, (64,)).cuda()
+            )
             loss.backward()
             optimizer.step()
             loss.item()
         seconds = machine.synchronize()
-        return seconds, *(device.busy_seconds for device in machine.devices), *(d.memory.peak for d in machine.devices)
+        return (
+            seconds,
+            *(device.busy_seconds for device in machine.devices),
+            *(d.memory.peak for d in machine.devices),
+        )
 
 
 def test_a_hundred_runs_are_the_same_to_the_last_digit():
@@ -59,7 +65,9 @@ def test_also_under_load_and_with_arithmetic():
 def test_two_devices_share_the_work_of_a_large_batch():
     def seconds(wrap):
         with simgpu.simulate("2xT4", math=False) as machine:
-            model = wrap(nn.Sequential(nn.Conv2d(3, 64, 5), nn.Conv2d(64, 64, 5), nn.AdaptiveAvgPool2d(1)).cuda())
+            model = wrap(
+                nn.Sequential(nn.Conv2d(3, 64, 5), nn.Conv2d(64, 64, 5), nn.AdaptiveAvgPool2d(1)).cuda()
+            )
             images = torch.empty(2048, 3, 32, 32, device="cuda")
             start = machine.synchronize()
             model(images).sum().backward()

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING
 
+import torch
+
 from ..patches import Patches
-from . import accelerator, autocast, cuda, generators, memory, modules, numbers, serialization, streams, tensors, unsupported
+from . import (
+    accelerator,
+    autocast,
+    cuda,
+    generators,
+    memory,
+    modules,
+    numbers,
+    serialization,
+    streams,
+    tensors,
+    unsupported,
+)
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -26,9 +41,7 @@ def install(machine: Machine, patches: Patches) -> None:
         area.install(machine, patches)
 
 
-def _module(name: str):
-    import torch
-
+def _module(name: str) -> ModuleType:
     module = torch.cuda
     for part in name.split(".")[:-1]:
         module = getattr(module, part)

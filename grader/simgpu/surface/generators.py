@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _made: weakref.WeakValueDictionary[int, Generator] = weakref.WeakValueDictionary()
 
 
-class _AnyGenerator(type(torch.Generator)):
+class _AnyGenerator(type(torch.Generator)):  # type: ignore[misc]
     def __instancecheck__(cls, instance: object) -> bool:
         return issubclass(type(instance), torch._C.Generator)
 
@@ -35,7 +35,8 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):
         if wanted.type == "cuda":
             wanted = torch.device("cuda", cls.machine.index(wanted))
         made.simulated = wanted
-        _made[made._cdata] = made  # the dispatcher hands on another Python object for the same generator
+        # The dispatcher hands on another Python object for the same generator.
+        _made[made._cdata] = made  # type: ignore[attr-defined]
         return made
 
     def __init__(self, device: Any = "cpu") -> None: ...

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Figures:
-    """Answers for torch.cuda.memory: bytes alive and their peak are exact, what is reserved is an estimate."""
+    """Answers for torch.cuda.memory. Bytes alive and their peak are exact, reserved ones an estimate."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -56,10 +56,14 @@ class Figures:
     def summary(self, device: Any = None, abbreviated: bool = False) -> str:
         """The statistics as text."""
         meter = self.meter(device)
-        return (
-            f"simulated {self.machine.profile.name}, cuda:{meter.device_index}: {size_text(meter.allocated)} allocated "
-            f"(peak {size_text(meter.peak)}), {size_text(meter.reserved)} reserved, {size_text(meter.capacity)} in total"
-        )
+        figures = {
+            "allocated": meter.allocated,
+            "at the peak": meter.peak,
+            "reserved": meter.reserved,
+            "in total": meter.capacity,
+        }
+        text = ", ".join(f"{size_text(nbytes)} {what}" for what, nbytes in figures.items())
+        return f"simulated {self.machine.profile.name}, cuda:{meter.device_index}: {text}"
 
 
 def functions(machine: Machine) -> dict[str, Any]:

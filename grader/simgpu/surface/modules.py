@@ -46,7 +46,7 @@ def _parse_to(original: Any) -> Any:
 
 
 def group_tensors(lists: list[list[torch.Tensor | None]], with_indices: bool = False) -> dict:
-    """What torch._C._group_tensors_by_device_and_dtype gives: parallel lists, split by the first one's devices."""
+    """Parallel lists split by device and type of the first, as torch._C does by physical device."""
     groups: dict[tuple[torch.device, torch.dtype], tuple[list[list], list[int]]] = {}
     for position, first in enumerate(lists[0]):
         assert first is not None

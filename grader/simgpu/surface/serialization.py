@@ -32,7 +32,8 @@ def install(machine: Machine, patches: Patches) -> None:
         if index >= machine.count:
             raise RuntimeError(
                 f"Attempting to deserialize object on CUDA device {index} but torch.cuda.device_count() is "
-                f"{machine.count}. Please use torch.load with map_location to map your storages to an existing device."
+                f"{machine.count}. Please use torch.load with map_location to map your storages to an "
+                "existing device."
             )
         with inside():
             made = torch.empty(0, dtype=torch.uint8)

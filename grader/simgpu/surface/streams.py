@@ -77,7 +77,10 @@ class Stream:
         local.device = device
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and (self.device_index, self.stream_id) == (other.device_index, other.stream_id)
+        return isinstance(other, Stream) and (self.device_index, self.stream_id) == (
+            other.device_index,
+            other.stream_id,
+        )
 
     def __hash__(self) -> int:
         return hash((self.device_index, self.stream_id))
@@ -95,7 +98,9 @@ class Event:
 
     machine: Machine
 
-    def __init__(self, device: Any = None, enable_timing: bool = False, blocking: bool = False, **_: Any) -> None:
+    def __init__(
+        self, device: Any = None, enable_timing: bool = False, blocking: bool = False, **_: Any
+    ) -> None:
         self.enable_timing = enable_timing or device is True  # torch.cuda.Event takes enable_timing first
         self.device_index: int | None = None
         self.seconds: float | None = None
@@ -106,7 +111,7 @@ class Event:
         self.seconds = max(self.machine.clocks.ready(self.device_index), self.machine.now())
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to another. Raises as CUDA does where one was not recorded, or without timing."""
+        """Milliseconds from this event to another. Raises ValueError where one has no time, as CUDA does."""
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self.seconds is None or end_event.seconds is None:

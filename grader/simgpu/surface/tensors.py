@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..machine import Machine
 
 _Base = torch._C.TensorBase
-_physical_device = _Base.device.__get__  # type: ignore[attr-defined]
+_physical_device = _Base.device.__get__
 
 
 def install(machine: Machine, patches: Patches) -> None:
@@ -25,7 +25,7 @@ def install(machine: Machine, patches: Patches) -> None:
     Tensor = torch.Tensor
     for name, getter in _properties(machine).items():
         patches.set(Tensor, name, property(getter))
-    for name, method in {**_moves(machine), **_exits(machine)}.items():
+    for name, method in {**_moves(machine), **_places(), **_exits(machine)}.items():
         patches.set(Tensor, name, functools.wraps(getattr(_Base, name, getattr(Tensor, name)))(method))
     patches.set(torch, "as_tensor", _as_tensor(machine, _with_index(machine, torch.as_tensor)))
     for owner, name in ((torch, "tensor"), (Tensor, "new_tensor")):
@@ -49,12 +49,11 @@ def _properties(machine: Machine) -> dict[str, Any]:
     return {"device": device, "is_cuda": is_cuda, "is_cpu": is_cpu}
 
 
-
 def _moves(machine: Machine) -> dict[str, Any]:
     original_to = _Base.to
 
     def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        if local.inside or not local.observed:
+        if local.inside:
             return original_to(self, *args, **kwargs)
         device, dtype, non_blocking, copy, memory_format = _parse_to(*args, **kwargs)
         if device is None:
@@ -64,7 +63,12 @@ def _moves(machine: Machine) -> dict[str, Any]:
         target = machine.index(device) if device.type == "cuda" else None
         return move(machine, self, target, dtype, non_blocking, copy, memory_format)
 
-    def cuda(self: torch.Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = torch.preserve_format) -> torch.Tensor:
+    def cuda(
+        self: torch.Tensor,
+        device: Any = None,
+        non_blocking: bool = False,
+        memory_format: Any = torch.preserve_format,
+    ) -> torch.Tensor:
         if isinstance(device, str | torch.device) and torch.device(device).type != "cuda":
             raise RuntimeError(f"Invalid device, must be cuda device but got {device}")
         return move(machine, self, machine.index(device), None, non_blocking, False, memory_format)
@@ -83,13 +87,19 @@ def _moves(machine: Machine) -> dict[str, Any]:
             return move(machine, self, machine.index(None), plain, non_blocking)
         return _Base.type(self, dtype, non_blocking, **kwargs)
 
+    return {"to": to, "cuda": cuda, "cpu": cpu, "type": type, "type_as": type_as}
+
+
+def _places() -> dict[str, Any]:
     def get_device(self: torch.Tensor) -> int:
         index = device_index(self)
         return _Base.get_device(self) if index is None or local.inside else index
 
     def pin_memory(self: torch.Tensor, device: Any = None) -> torch.Tensor:
         if device_index(self) is not None:
-            raise RuntimeError(f"cannot pin '{type_name(self, device_index)}' only dense CPU tensors can be pinned")
+            raise RuntimeError(
+                f"cannot pin '{type_name(self, device_index)}' only dense CPU tensors can be pinned"
+            )
         return self if is_pinned(self) else torch.ops.aten._pin_memory(self)
 
     def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
@@ -99,12 +109,16 @@ def _moves(machine: Machine) -> dict[str, Any]:
         """Memory is given back when the tensor dies, in whatever stream."""
 
     return {
-        "to": to, "cuda": cuda, "cpu": cpu, "type": type, "type_as": type_as, "get_device": get_device,
-        "pin_memory": pin_memory, "is_pinned": is_pinned, "record_stream": record_stream,
-    }  # fmt: skip
+        "get_device": get_device,
+        "pin_memory": pin_memory,
+        "is_pinned": is_pinned,
+        "record_stream": record_stream,
+    }
 
 
-def _parse_to(*args: Any, **kwargs: Any) -> tuple[torch.device | None, torch.dtype | None, bool, bool, torch.memory_format]:
+def _parse_to(
+    *args: Any, **kwargs: Any
+) -> tuple[torch.device | None, torch.dtype | None, bool, bool, torch.memory_format]:
     device, dtype = kwargs.get("device"), kwargs.get("dtype")
     rest = list(args)
     first = rest.pop(0) if rest else kwargs.get("other")
@@ -114,9 +128,8 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[torch.device | None, torch.dty
         dtype = first
     elif first is not None:
         device = first
-    if first is not None and not isinstance(first, torch.Tensor | torch.dtype) or (args and first is None):
-        if rest and (rest[0] is None or isinstance(rest[0], torch.dtype)):
-            dtype = rest.pop(0)
+    if not isinstance(first, torch.Tensor | torch.dtype) and rest and not isinstance(rest[0], bool):
+        dtype = rest.pop(0)
     if isinstance(device, int):
         device = torch.device("cuda", device)
     elif device is not None:
@@ -128,7 +141,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[torch.device | None, torch.dty
 
 def _exits(machine: Machine) -> dict[str, Any]:
     """Where values leave torch: for Python lists, NumPy and the screen."""
-    original_repr = torch.Tensor.__repr__
+    original_repr: Any = torch.Tensor.__repr__
 
     def numpy(self: torch.Tensor, *, force: bool = False) -> Any:
         index = device_index(self)

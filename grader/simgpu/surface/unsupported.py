@@ -13,12 +13,22 @@ from ..patches import Patches
 
 # What works as it is: classes and functions built on what is simulated, error types, and things about builds.
 AS_THEY_ARE = {
-    "AcceleratorError", "BFloat16Storage", "BoolStorage", "ByteStorage", "CharStorage", "ComplexDoubleStorage",
-    "ComplexFloatStorage", "CudaError", "DeferredCudaCallError", "DoubleStorage", "FloatStorage", "HalfStorage",
-    "IntStorage", "LongStorage", "OutOfMemoryError", "ShortStorage", "cudaStatus", "device", "device_of",
-    "check_error", "get_device_index",
+    "AcceleratorError", "BFloat16Storage", "BoolStorage", "ByteStorage", "CharStorage", "CudaError",
+    "ComplexDoubleStorage", "ComplexFloatStorage", "DeferredCudaCallError", "DoubleStorage", "FloatStorage",
+    "HalfStorage", "IntStorage", "LongStorage", "OutOfMemoryError", "ShortStorage", "check_error",
+    "cudaStatus", "device", "device_of", "get_device_index",
 }  # fmt: skip
-_SUBMODULES = ("graphs", "jiterator", "nvtx", "profiler", "tunable", "gds", "green_contexts", "nccl", "memory")
+_SUBMODULES = (
+    "graphs",
+    "jiterator",
+    "nvtx",
+    "profiler",
+    "tunable",
+    "gds",
+    "green_contexts",
+    "nccl",
+    "memory",
+)
 _OF_SUBMODULES = {"nccl": {"is_available", "reduce"}}
 
 
@@ -44,7 +54,9 @@ def _own_callables(module: types.ModuleType) -> list[str]:
     return [
         name
         for name, value in vars(module).items()
-        if not name.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
+        if not name.startswith("_")
+        and callable(value)
+        and getattr(value, "__module__", None) == module.__name__
     ]
 
 
@@ -56,4 +68,8 @@ def _refusal(name: str, replaced: Any) -> Any:
     if not isinstance(replaced, type):
         return functools.wraps(replaced)(refuse)
     # A class stays one, so that isinstance() can still be asked.
-    return type(replaced.__name__, (), {"__new__": refuse, "__doc__": f"{name} is not simulated.", "not_simulated": True})
+    return type(
+        replaced.__name__,
+        (),
+        {"__new__": refuse, "__doc__": f"{name} is not simulated.", "not_simulated": True},
+    )
