@@ -150,7 +150,8 @@ def argument(odd: str, others: str, wrapper: str) -> str:
     """A pattern for what the wrapper of a kernel says of one argument."""
     return (
         rf"Expected all tensors to be on the same device, but got {odd}, "
-        rf"different from other tensors on {others} \(when checking argument in method wrapper_CUDA{wrapper}\)"
+        rf"different from other tensors on {others} "
+        rf"\(when checking argument in method wrapper_CUDA{wrapper}\)"
     )
 
 
