@@ -45,12 +45,15 @@ def environment(visible: str | None, home: str) -> dict[str, str]:
     return kept
 
 
-def limit_memory(gigabytes: float) -> None:
-    """Cap this process's writable memory (Linux counts private mappings into RLIMIT_DATA)."""
+def limit_memory(gigabytes: float, untouched_bytes: int = 0) -> None:
+    """Cap this process's writable memory (Linux counts private mappings into RLIMIT_DATA).
+
+    `untouched_bytes` may be mapped in addition.
+    """
     import resource
 
     with open("/proc/self/status") as status:
         held = next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:")), 0)
-    cap = held + int(gigabytes * 1e9)
+    cap = held + int(gigabytes * 1e9) + untouched_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

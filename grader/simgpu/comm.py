@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.function import BackwardCFunction
+from torch.nn.parallel._functions import Broadcast
 
 from .local import inside
 from .patches import Patches
@@ -32,6 +34,24 @@ class Communication:
         patches.set(torch._C, "_broadcast_coalesced", self.broadcast_coalesced)
         patches.set(torch.cuda.nccl, "is_available", self.has_nccl)
         patches.set(torch.cuda.nccl, "reduce", self.reduce)
+        # Not the class that replicate() uses but the base of all backwards: torch.nn.parallel stays as it is.
+        patches.set(BackwardCFunction, "apply", self._with_devices(BackwardCFunction.apply))
+
+    def _with_devices(self, apply: Any) -> Any:
+        """Give the zeros that C++ puts in for missing gradients the devices that CUDA would put them on.
+
+        The gradients of a broadcast come device by device, `num_inputs` for each; those of parameters that
+        ask for no gradient are such zeros.
+        """
+
+        def apply_with_devices(node: Any, *grads: Any) -> Any:
+            if issubclass(node._forward_cls, Broadcast):
+                for position, grad in enumerate(grads):
+                    if isinstance(grad, torch.Tensor) and device_index(grad) is None:
+                        self.machine.place(grad, node.target_gpus[position // node.num_inputs])
+            return apply(node, *grads)
+
+        return apply_with_devices
 
     def scatter(
         self,

@@ -281,6 +281,22 @@ def test_recurrent_and_embedding_layers(exact):
     assert model.module.embed.weight.grad.device == torch.device("cuda:0")
 
 
+@pytest.mark.parametrize("frozen", [0, 2], ids=["the first layer", "the last layer"])
+def test_frozen_layers_train_on(machine, frozen):
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)).cuda()
+    model[frozen].requires_grad_(False)
+    nn.DataParallel(model)(torch.randn(8, 4)).sum().backward()
+    assert model[frozen].weight.grad is None
+    assert model[2 - frozen].weight.grad.device == torch.device("cuda:0")
+
+
+def test_training_in_several_processes_is_refused_by_name(machine):
+    with pytest.raises(NotImplementedError, match="DistributedDataParallel"):
+        torch.distributed.init_process_group("nccl")
+    with pytest.raises(NotImplementedError, match="DistributedDataParallel"):
+        nn.parallel.DistributedDataParallel(nn.Linear(2, 2).cuda())
+
+
 def test_wrapping_twice_is_refused_by_the_inner_one(machine):
     with pytest.raises(RuntimeError, match="replica 1 on device 1"):
         nn.DataParallel(nn.DataParallel(nn.Linear(2, 2).cuda()))(torch.randn(8, 2))

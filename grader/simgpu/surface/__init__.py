@@ -12,6 +12,7 @@ from . import (
     accelerator,
     autocast,
     cuda,
+    distributed,
     generators,
     memory,
     modules,
@@ -37,6 +38,7 @@ def install(machine: Machine, patches: Patches) -> None:
             patches.set(_module(name), name.rpartition(".")[2], function)
         implemented |= set(functions)
     unsupported.install(patches, implemented)
+    distributed.install(patches)
     for area in (accelerator, tensors, modules, autocast, serialization):
         area.install(machine, patches)
 
