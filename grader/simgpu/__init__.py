@@ -27,7 +27,7 @@ __all__ = ["BadProfile", "Device", "Machine", "RealGPUs", "physical", "simulate"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    homes = import_module(".local", __name__), import_module(".machine", __name__)
-    for known in __all__:  # all at once: what is used later must come from the same modules
-        globals().setdefault(known, next(vars(home)[known] for home in homes if known in vars(home)))
+    # All at once: what is used later must come from the same modules.
+    for home in (import_module(".local", __name__), import_module(".machine", __name__)):
+        globals().update({known: vars(home)[known] for known in __all__ if known in vars(home)})
     return globals()[name]
