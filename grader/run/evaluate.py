@@ -121,6 +121,7 @@ def _fill(model: Any, weights: bytes) -> None:
     except Exception as fault:  # whatever the library makes of a forged file
         raise WeightsRefused(f"the returned weights cannot be read ({type(fault).__name__})") from None
     wanted = model.state_dict()
+    state = _without_prefix(state, set(wanted))
     if missing := sorted(set(wanted) ^ set(state)):
         raise WeightsRefused(f"the returned weights are of another network: {', '.join(missing[:4])}")
     for name, tensor in wanted.items():
@@ -130,6 +131,15 @@ def _fill(model: Any, weights: bytes) -> None:
     with torch.no_grad():
         for name, tensor in wanted.items():
             tensor.copy_(state[name])
+
+
+def _without_prefix(state: dict[str, Any], wanted: set[str]) -> dict[str, Any]:
+    """Take off what a module of the script's own around the model puts before every name."""
+    for name in state:
+        prefix = name.removesuffix(next((f".{w}" for w in wanted if name.endswith(f".{w}")), name)) + "."
+        if {prefix + w for w in wanted} == set(state):
+            return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
+    return state
 
 
 def _share_right(model: Any, images: Any) -> float:

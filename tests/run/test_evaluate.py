@@ -47,6 +47,11 @@ def test_weights_of_another_network_are_refused(material, change, said):
         material.accuracy(save(state))
 
 
+def test_a_module_around_the_model_does_not_matter(material):
+    state = {f"around.net.{name}": tensor for name, tensor in initial(material).items()}
+    assert material.accuracy(save(state)) == material.accuracy(save(initial(material)))
+
+
 @pytest.mark.parametrize(
     "forged", [b"", b"\x80\x04cposix\nsystem\n", b"\xff" * 64, (2**40).to_bytes(8, "little") + b"{}"]
 )

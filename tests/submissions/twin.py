@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"(?<![\w.])(" + "|".join(map(re.escape, NUMBERS)) + r")(?!
 # A step's floating-point operations: 275 million per row in the original, 2.2 million in the twin, which
 # also has a quarter of the rows; its bytes are those of a twelfth of the channels and a quarter of the rows.
 COMPUTE_RATIO, BANDWIDTH_RATIO = 500, 48
-SPEED_RUN = "synthetic:512"  # four steps an epoch
+SPEED_RUN = "synthetic:256"  # two steps an epoch
 SECONDS = 60  # wall clock of one run: ample even on a busy machine
 
 

@@ -74,8 +74,8 @@ class Trainer:
             start = time.perf_counter()
             loss, accuracy = self.run("train")
             seconds = time.perf_counter() - start
-            print(f"epoch {epoch}: {seconds:.2f} s, train loss {loss:.3f} accuracy {accuracy:.1%}", end=", ")
-            print("validation loss {:.3f} accuracy {:.1%}".format(*self.run("validation")))
+            print(f"epoch {epoch}: {seconds:.2f} s, train loss {loss:.3f} acc {accuracy:.1%}", end=", ")
+            print("val loss {:.3f} acc {:.1%}".format(*self.run("validation")))
 
 
 if __name__ == "__main__":

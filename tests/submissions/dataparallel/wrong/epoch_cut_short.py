@@ -2,6 +2,7 @@
 
 fails: recipe
 says: rows
+passes: wrapped, placement
 """
 
 import time
@@ -78,9 +79,9 @@ def main():
         seconds = time.perf_counter() - start
         validation_loss, validation_accuracy = validate(model, validation_loader, device)
         print(
-            f"epoch {epoch}/{EPOCHS}  {seconds:6.2f} s  "
-            f"train loss {train_loss:.3f} accuracy {train_accuracy:.1%}  "
-            f"validation loss {validation_loss:.3f} accuracy {validation_accuracy:.1%}"
+            f"epoch {epoch}/{EPOCHS} {seconds:6.2f} s  "
+            f"train loss {train_loss:.3f} acc {train_accuracy:.1%}  "
+            f"val loss {validation_loss:.3f} acc {validation_accuracy:.1%}"
         )
 
 
