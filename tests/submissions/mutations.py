@@ -85,6 +85,17 @@ def _instead(names: set[str], text: str) -> Visit:
     return visit
 
 
+def _renamed(names: set[str], name: str) -> Visit:
+    """Call `name` with the same arguments instead of one of `names`."""
+
+    def visit(node: ast.AST) -> ast.AST | None:
+        if _called(node) not in names:
+            return None
+        return ast.Call(ast.Name(name, ast.Load()), node.args, node.keywords)  # type: ignore[attr-defined]
+
+    return visit
+
+
 def _assigned(name: str, text: str) -> Visit:
     """Put `text`, in which X stands for the old value, in the place of the value of the constant `name`."""
 
@@ -209,8 +220,9 @@ class Split(nn.Module):
         return self.module(images)
 """
 INSIDE = """
-def inside(model):
-    model.conv2 = nn.DataParallel(model.conv2)
+def inside(model, **options):
+    if not isinstance(model.conv2, nn.DataParallel):
+        model.conv2 = nn.DataParallel(model.conv2, **options)
     return model
 """
 FROZEN = """
@@ -248,13 +260,13 @@ MUTATIONS = [
     Mutation("unwrapped", _instead(WRAPPERS, "X"), "wrapped", "nn.DataParallel", unless=_asks_for_module),
     Mutation(
         "one_layer_wrapped",
-        _instead(WRAPPERS, "inside(X)"),
+        _renamed(WRAPPERS, "inside"),
         "wrapped",
         "part of the model",
         INSIDE,
         _asks_for_module,
     ),
-    Mutation("look_alike", _instead(WRAPPERS, "Split(X)"), "wrapped", "nn.DataParallel", LOOK_ALIKE),
+    Mutation("look_alike", _renamed(WRAPPERS, "Split"), "wrapped", "nn.DataParallel", LOOK_ALIKE),
     Mutation("through_module", _through_module, "wrapped", ".module"),
     Mutation("model_not_moved", _model_stays, "runs", "found one of them on device: cpu"),
     Mutation("targets_not_moved", _targets_stay, "runs", "cpu"),

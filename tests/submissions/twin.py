@@ -1,7 +1,7 @@
 """A small twin of an exercise, so that hundreds of submissions can be graded in a few minutes.
 
 The twin is made from the exercise itself by replacing numbers, in baseline, data and submissions alike: a
-twelfth of the channels, a quarter of the rows and of the batch, and a larger learning rate, to learn as much
+twelfth of the channels, an eighth of the rows and of the batch, and a larger learning rate, to learn as much
 in as many steps. Its simulated GPU is slower in the same proportion, so that splitting a batch saves
 about as much as it does in the original.
 """
@@ -19,15 +19,20 @@ ORIGINAL = REPOSITORY / "exercises" / "dataparallel"
 SOLUTION = REPOSITORY / "solutions" / "dataparallel" / "train.py"
 CATALOGUE = REPOSITORY / "grader" / "simgpu" / "catalogue"
 
-# What a number of the original becomes, wherever it stands as a word of its own: channels, batch sizes,
-# rows of the training and the validation images, learning rate.
-NUMBERS = {"48": "4", "1024": "256", "512": "128", "256": "64", "1280": "320", "1e-3": "1e-2"}
+# What a number of the original becomes, wherever it stands as a word of its own: channels; batch sizes and
+# validation rows; training rows; learning rate.
+NUMBERS = {
+    "48": "4",
+    **{"1024": "128", "512": "64", "256": "32"},
+    "1280": "160",
+    **{"1e-3": "1e-2", "0.001": "0.01"},
+}
 _NUMBER = re.compile(r"(?<![\w.])(" + "|".join(map(re.escape, NUMBERS)) + r")(?![\w.])")
 
 # A step's floating-point operations: 275 million per row in the original, 2.2 million in the twin, which
-# also has a quarter of the rows; its bytes are those of a twelfth of the channels and a quarter of the rows.
-COMPUTE_RATIO, BANDWIDTH_RATIO = 500, 48
-SPEED_RUN = "synthetic:256"  # two steps an epoch
+# also has an eighth of the rows; its bytes are those of a twelfth of the channels and an eighth of the rows.
+COMPUTE_RATIO, BANDWIDTH_RATIO = 1000, 96
+SPEED_RUN = "synthetic:128"  # two steps an epoch
 SECONDS = 60  # wall clock of one run: ample even on a busy machine
 
 
