@@ -74,7 +74,11 @@ def test_a_mistake_fails_its_check_and_is_named(submission: Submission, twin: Tw
 def test_a_mistake_is_found_in_every_style(mutation: Mutation, submission: Submission, twin: Twin):
     source = mutation.apply(submission.source)
     assert source is not None
-    assert_mistake(twin.grade(source), [mutation.fails], mutation.says)
+    fails, says = mutation.fails, mutation.says
+    if mutation.unwraps:
+        fails = submission.fields.get("unwrapped fails", fails)
+        says = submission.fields.get("unwrapped says", says)
+    assert_mistake(twin.grade(source), [fails], says)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)

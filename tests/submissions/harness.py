@@ -6,6 +6,8 @@ A submission states in its docstring, after the title, what its verdict must be:
               says: a phrase of what the learner reads about the first of them
               passes: check ids that must pass all the same (optional)
               outcome: of the first check, where it is another than failed or error (optional)
+    right/    unwrapped fails, unwrapped says: the same of a mutation that takes the wrapper away, where the
+              style depends on what a wrapper does with devices (optional)
     hostile/  at most: points that it may get, which are those of the same script without the lines
               between the attack's markers
               through: "command line" where grading in this process would be unwise (optional)

@@ -26,6 +26,7 @@ class Mutation:
     says: str
     helper: str = ""  # code that the changed script needs, put after its imports
     unless: Callable[[ast.Module], bool] = field(default=lambda tree: False)
+    unwraps: bool = False  # the whole model then runs without a wrapper
 
     def apply(self, source: str) -> str | None:
         """Return the changed source, or None where there is nothing to change."""
@@ -257,7 +258,14 @@ MUTATIONS = [
         "device_ids is [0]",
         unless=_names_devices,
     ),
-    Mutation("unwrapped", _instead(WRAPPERS, "X"), "wrapped", "nn.DataParallel", unless=_asks_for_module),
+    Mutation(
+        "unwrapped",
+        _instead(WRAPPERS, "X"),
+        "wrapped",
+        "nn.DataParallel",
+        unless=_asks_for_module,
+        unwraps=True,
+    ),
     Mutation(
         "one_layer_wrapped",
         _renamed(WRAPPERS, "inside"),
@@ -265,9 +273,12 @@ MUTATIONS = [
         "part of the model",
         INSIDE,
         _asks_for_module,
+        unwraps=True,
     ),
-    Mutation("look_alike", _renamed(WRAPPERS, "Split"), "wrapped", "nn.DataParallel", LOOK_ALIKE),
-    Mutation("through_module", _through_module, "wrapped", ".module"),
+    Mutation(
+        "look_alike", _renamed(WRAPPERS, "Split"), "wrapped", "nn.DataParallel", LOOK_ALIKE, unwraps=True
+    ),
+    Mutation("through_module", _through_module, "wrapped", ".module", unwraps=True),
     Mutation("model_not_moved", _model_stays, "runs", "found one of them on device: cpu"),
     Mutation("targets_not_moved", _targets_stay, "runs", "cpu"),
     Mutation("pinned_in_forward", _forward_of_net(_pin_to_first_gpu), "runs", "replica"),

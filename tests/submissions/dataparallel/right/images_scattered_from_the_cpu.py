@@ -1,4 +1,8 @@
-"""The images stay on the CPU: DataParallel itself copies each share to its GPU."""
+"""The images stay on the CPU: DataParallel itself copies each share to its GPU.
+
+unwrapped fails: runs
+unwrapped says: torch.FloatTensor
+"""
 
 import time
 

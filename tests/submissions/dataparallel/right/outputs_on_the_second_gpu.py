@@ -1,4 +1,8 @@
-"""The outputs are gathered on cuda:1, where the targets go too."""
+"""The outputs are gathered on cuda:1, where the targets go too.
+
+unwrapped fails: runs
+unwrapped says: cuda:1
+"""
 
 import time
 
