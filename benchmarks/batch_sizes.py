@@ -2,7 +2,7 @@
 
     python benchmarks/batch_sizes.py [--gpus 2xT4] [--rows 60000]
 
-The network is that of the DataParallel exercise, at batch sizes 64 to 1024, and a small one, for which
+The network is that of the DataParallel exercise, at batch sizes 16 to 1024, and a small one, for which
 DataParallel does not pay. All figures are simulated. The range is that of the profile: every cost of the
 host at the low and at the high end of what is plausible. Batches of one size all take the same simulated
 time, so short epochs are run, with the same last batch, and extended to the full number of rows.
@@ -33,7 +33,7 @@ from data import initial_weights, load_data  # noqa: E402
 from grader import simgpu  # noqa: E402
 from grader.simgpu import profiles  # noqa: E402
 
-BATCH_SIZES = (64, 128, 256, 512, 1024)
+BATCH_SIZES = (16, 32, 64, 128, 256, 512, 1024)
 SMALL_BATCH_SIZE = 64
 SHORT = 3  # full batches of the longer of the two epochs that are run
 
