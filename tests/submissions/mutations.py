@@ -334,6 +334,8 @@ MUTATIONS = [
         _LOADERS,
         "recipe",
         "rows",
-        _loader("rows, size, sampler=train.sampler, collate_fn=lambda b: tuple(part[::2] for part in b)"),
+        _loader(
+            "rows, size, sampler=train.sampler, collate_fn=lambda b: tuple(part[::2] for part in collate(b))"
+        ),
     ),
 ]

@@ -19,14 +19,11 @@ ORIGINAL = REPOSITORY / "exercises" / "dataparallel"
 SOLUTION = REPOSITORY / "solutions" / "dataparallel" / "train.py"
 CATALOGUE = REPOSITORY / "grader" / "simgpu" / "catalogue"
 
-# What a number of the original becomes, wherever it stands as a word of its own: channels; batch sizes and
-# validation rows; training rows; learning rate.
-NUMBERS = {
-    "48": "4",
-    **{"1024": "128", "512": "64", "256": "32"},
-    "1280": "160",
-    **{"1e-3": "1e-2", "0.001": "0.01"},
-}
+# What a number of the original becomes, wherever it stands as a word of its own.
+CHANNELS = {"48": "4"}
+ROWS = {"1280": "160", "1024": "128", "512": "64", "256": "32"}
+RATES = {"1e-3": "1e-2", "0.001": "0.01"}
+NUMBERS = CHANNELS | ROWS | RATES
 _NUMBER = re.compile(r"(?<![\w.])(" + "|".join(map(re.escape, NUMBERS)) + r")(?![\w.])")
 
 # A step's floating-point operations: 275 million per row in the original, 2.2 million in the twin, which

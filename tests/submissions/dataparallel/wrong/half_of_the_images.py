@@ -70,7 +70,7 @@ def main():
     device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
     train_loader, validation_loader = load_data(batch_size=BATCH_SIZE)
     half = Subset(train_loader.dataset, range(len(train_loader.dataset) // 2))
-    train_loader = DataLoader(half, BATCH_SIZE, shuffle=True, collate_fn=train_loader.collate_fn)
+    train_loader = DataLoader(half, BATCH_SIZE, shuffle=True)
     model = initial_weights(Net()).to(device)
     model = nn.DataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)

@@ -69,7 +69,7 @@ def validate(model, loader, device):
 def main():
     device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
     train_loader, validation_loader = load_data(batch_size=BATCH_SIZE)
-    train_loader = DataLoader(train_loader.dataset, BATCH_SIZE, collate_fn=train_loader.collate_fn)
+    train_loader = DataLoader(train_loader.dataset, BATCH_SIZE)
     model = initial_weights(Net()).to(device)
     model = nn.DataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
