@@ -8,11 +8,9 @@ notes is evidence for the parent and never a verdict: nothing in this process kn
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 import threading
 import traceback
-import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,14 +18,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 from torch.utils.data import DataLoader
 
 from grader import simgpu
-from grader.run import integrity, observe
+from grader.run import entrypoints, integrity, observe
 from grader.run.errors import source_line
 from grader.run.fences import Fences
 from grader.run.wrappers import Wrappers, is_data_parallel
@@ -56,65 +50,13 @@ class Probe:
 
     def install(self) -> None:
         """Replace the entry points; the process ends with the run, so nothing is put back."""
-        self._watch_modules()
+        entrypoints.watch_calls(self.observe_call, self.observe_split)
+        entrypoints.watch_backward(self.note_loss)
+        entrypoints.watch_optimizers(self._constructed, self._before_step, self._after_step)
+        entrypoints.watch_warnings(self._note_warning)
         self.wrappers.watch()
-        self._watch_backward()
-        self._watch_optimizers()
         self.fences.watch(DataLoader)
-        self._watch_warnings()
         self._untouched, self._differences = integrity.snapshot(), integrity.differences
-
-    # -- what is replaced ------------------------------------------------------------------------
-
-    def _watch_modules(self) -> None:
-        call = nn.Module.__call__
-
-        def observed_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            return self.observe_call(call, module, args, kwargs)
-
-        nn.Module.__call__ = functools.update_wrapper(observed_call, call)  # type: ignore[method-assign]
-        split = nn.parallel.data_parallel
-
-        @functools.wraps(split)
-        def observed_split(module: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            return self._observe_split(split, module, inputs, args, kwargs)
-
-        nn.parallel.data_parallel = observed_split
-
-    def _watch_backward(self) -> None:
-        backward = torch.autograd.backward
-
-        @functools.wraps(backward)
-        def observed_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
-            if isinstance(loss, torch.Tensor):
-                self._note_loss(loss)
-            return backward(tensors, *args, **kwargs)
-
-        torch.autograd.backward = observed_backward
-
-    def _watch_optimizers(self) -> None:
-        construct = torch.optim.Optimizer.__init__
-
-        @functools.wraps(construct)
-        def observed_init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            construct(optimizer, *args, **kwargs)
-            self._optimizer_sites[optimizer] = self.site()
-
-        torch.optim.Optimizer.__init__ = observed_init  # type: ignore[assignment,method-assign]
-        register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: self._before_step(optimizer))
-        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: self._after_step(optimizer))
-
-    def _watch_warnings(self) -> None:
-        show = warnings.showwarning
-
-        def observed_show(message: Any, *args: Any, **kwargs: Any) -> None:
-            text = str(message)
-            if text not in self._warnings and len(self._warnings) < 20:
-                self._warnings.append(text[:2000])
-            show(message, *args, **kwargs)
-
-        warnings.showwarning = observed_show
 
     # -- what is noted ---------------------------------------------------------------------------
 
@@ -147,7 +89,7 @@ class Probe:
             return False
         return outer is None or is_data_parallel(outer)
 
-    def _observe_split(self, split: Any, module: nn.Module, inputs: Any, args: Any, kwargs: Any) -> Any:
+    def observe_split(self, split: Any, module: nn.Module, inputs: Any, args: Any, kwargs: Any) -> Any:
         """Note `torch.nn.parallel.data_parallel(module, inputs)`: it splits a batch without a wrapper."""
         with self._ours():
             record = self._begin(module, (inputs,), {}, path="functional")
@@ -229,7 +171,8 @@ class Probe:
         with simgpu.unobserved():
             return observe.fingerprints(simgpu.physical(tensor))
 
-    def _note_loss(self, loss: torch.Tensor) -> None:
+    def note_loss(self, loss: torch.Tensor) -> None:
+        """Note what backward is called on; it belongs to the forwards that no gradient has reached yet."""
         self._loss = {"loss_function": loss.grad_fn.name() if loss.grad_fn is not None else ""}
         if self.accuracy and loss.numel() == 1:
             with simgpu.unobserved():
@@ -238,6 +181,13 @@ class Probe:
         for forward in self._forwards:
             if not forward["backwards"]:
                 forward.update(facts)
+
+    def _constructed(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer_sites[optimizer] = self.site()
+
+    def _note_warning(self, text: str) -> None:
+        if text not in self._warnings and len(self._warnings) < 20:
+            self._warnings.append(text[:2000])
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
         self._gradients = sum(p.grad is not None for g in optimizer.param_groups for p in g["params"])
