@@ -231,5 +231,6 @@ class Evidence(Record):
     baseline: Runs
     submitted: Runs
     timing: Timing = Timing()
+    notes: list[str] = []  # what the reader of a report should know
     known_samples: dict[int, str] = Field(default_factory=dict)
     # CRC-32 of an image -> "train", "validation" or "held-out", to say which foreign rows were trained on

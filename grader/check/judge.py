@@ -76,7 +76,7 @@ def _grade(exercise: Exercise, evidence: Evidence, results: Sequence[CheckResult
         submission_usage=Usage(devices=runs.speed.devices, spans=runs.speed.spans),
         error=_error(evidence),
         output=runs.accuracy.output,
-        notes=evidence.timing.notes,
+        notes=[*evidence.notes, *evidence.timing.notes],
         hints_available=len(exercise.hints),
     )
 

@@ -15,6 +15,8 @@ import sys
 import time
 from typing import Any
 
+from grader.run import sandbox
+
 _COUNT_EVERY = 0.1  # seconds between two counts of a run's processes
 ALONE = os.getpid() == 1  # first process of its own PID namespace: everything else here is a run's
 
@@ -58,6 +60,7 @@ def _run(control: socket.socket, request: dict[str, Any], descriptors: list[int]
 def _become_the_script(request: dict[str, Any], descriptors: list[int]) -> None:
     """Run the script in this process; never returns."""
     os.setsid()
+    sandbox.end_with_parent()
     output, records, replies = descriptors
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

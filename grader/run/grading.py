@@ -12,7 +12,7 @@ from typing import Protocol
 from grader.devices import Devices, parse_choice, resolve
 from grader.evidence import Evidence, RunEvidence, RunOutcome, Runs, Timing
 from grader.exercise import Exercise
-from grader.run import cache, measure, nvml, submission
+from grader.run import cache, measure, nvml, sandbox, submission
 from grader.run.assemble import assemble
 from grader.run.evaluate import Material, WeightsRefused
 from grader.run.exchange import RawRun, Request
@@ -104,6 +104,7 @@ class _Grading:
             baseline=baseline,
             submitted=Runs(accuracy=accuracy, speed=speed),
             timing=timing,
+            notes=[] if sandbox.isolation() else [sandbox.NOT_ISOLATED],
             known_samples=self.material.known_samples,
         )
 

@@ -80,6 +80,8 @@ class Server:
                 self._process.stderr.close()
             self._process = None
         if self._home:
+            if not sandbox.isolation():
+                sandbox.sweep(self._home)
             shutil.rmtree(self._home, ignore_errors=True)
             self._home = ""
 

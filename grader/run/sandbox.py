@@ -8,17 +8,25 @@ group than the grader, and what it leaves behind is found through /proc.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
                      "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "LD_LIBRARY_PATH",
                      "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "SYSTEMROOT")  # fmt: skip
 
-_UNSHARE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc"]
+_UNSHARE = ("unshare", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc")
+_AS_ORDINARY_USER = ("--user", "--map-root-user")
+NOT_ISOLATED = (
+    "This host gives the script no process namespace of its own (util-linux' unshare, unprivileged user "
+    "namespaces): it can see and signal the processes of the user who grades."
+)
 
 
 @functools.cache
@@ -26,14 +34,17 @@ def isolation() -> tuple[str, ...]:
     """Return the command that gives what follows it a PID namespace of its own, or nothing."""
     if sys.platform != "linux" or shutil.which("unshare") is None:
         return ()
-    command = list(_UNSHARE)
+    commands = [(*_UNSHARE, *_AS_ORDINARY_USER)]
     if os.getuid() == 0:
-        command = [part for part in command if part not in ("--user", "--map-root-user")]
+        commands.insert(0, _UNSHARE)
+    return next((command for command in commands if _works(command)), ())
+
+
+def _works(command: tuple[str, ...]) -> bool:
     try:
-        probe = subprocess.run([*command, "true"], capture_output=True, timeout=10)
+        return subprocess.run([*command, "true"], capture_output=True, timeout=10).returncode == 0
     except (OSError, subprocess.SubprocessError):
-        return ()
-    return tuple(command) if probe.returncode == 0 else ()
+        return False
 
 
 def environment(visible: str | None, home: str) -> dict[str, str]:
@@ -44,6 +55,26 @@ def environment(visible: str | None, home: str) -> dict[str, str]:
     if visible is not None:
         kept["CUDA_VISIBLE_DEVICES"] = visible
     return kept
+
+
+def end_with_parent() -> None:
+    """Have this process killed when the one that forked it dies (PR_SET_PDEATHSIG, prctl(2))."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def sweep(home: str) -> None:
+    """Kill what was started with `home` in its environment and outlived its run server.
+
+    Only needed without a process namespace, which takes everything in it along.
+    """
+    mark = os.fsencode(home)
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in entry.read_bytes():
+                os.kill(int(entry.parent.name), signal.SIGKILL)
 
 
 def limit_memory(gigabytes: float, untouched_bytes: int = 0) -> None:
