@@ -34,7 +34,7 @@ def isolation() -> tuple[str, ...]:
     """Return the command that gives what follows it a PID namespace of its own, or nothing."""
     if sys.platform != "linux" or shutil.which("unshare") is None:
         return ()
-    commands = [(*_UNSHARE, *_AS_ORDINARY_USER)]
+    commands: list[tuple[str, ...]] = [(*_UNSHARE, *_AS_ORDINARY_USER)]
     if os.getuid() == 0:
         commands.insert(0, _UNSHARE)
     return next((command for command in commands if _works(command)), ())
