@@ -16,6 +16,7 @@ from tests.submissions.twin import SOLUTION
 
 RIGHT, WRONG, HOSTILE = corpus("right"), corpus("wrong"), corpus("hostile")
 CHECKS = {"runs", "wrapped", "placement", "recipe", "speed", "accuracy"}
+MARKER = "left-behind-marker"  # in the command line of a process that an attack leaves behind
 FEWEST_STYLES = 4  # that a mutation must apply to
 
 
@@ -98,7 +99,8 @@ def test_an_attack_gains_nothing(submission: Submission, twin: Twin, points_of: 
     assert grade.score <= points_of(submission.without_attack), summary(grade)
     assert grade.outcome is not Outcome.PASSED
     Grade.model_validate_json(grade.model_dump_json(exclude={"score", "max_score"}))
-    assert not marked_processes(), "a process was left behind"
+    if MARKER in submission.source:
+        assert not marked_processes(), "a process was left behind"
     planted = {"conftest.py", "pytest.ini", "grade.json", "sitecustomize.py"}
     assert not planted & {path.name for path in twin.folder.parents[1].rglob("*")}
 
@@ -111,7 +113,7 @@ def marked_processes() -> list[str]:
             line = entry.read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if "left-behind-marker" in line:
+        if MARKER in line:
             lines.append(line)
     return lines
 

@@ -1,7 +1,7 @@
 """DistributedDataParallel, without the process group that it needs.
 
 fails: runs
-says: process group
+says: DistributedDataParallel
 """
 
 import time
