@@ -48,9 +48,12 @@ def gather(
     """
     script, helpers = submission.files(exercise, submitted)
     devices, machine = resolve(parse_choice(gpus), exercise.devices.simulated, exercise.devices.minimum)
+    with contextlib.suppress(OSError):
+        cache.cache_folder().mkdir(parents=True, exist_ok=True)  # so that it can be covered
     with contextlib.ExitStack() as stack:
         if server is None:
-            server = stack.enter_context(Server(visible_gpus(devices)))
+            hidden = [exercise.solution.parent] if exercise.solution else []
+            server = stack.enter_context(Server(visible_gpus(devices), hidden))
         server.start()  # imports torch while this process does the same
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grade-data-")))
         grading = _Grading(exercise, devices, machine, server, folder, progress or (lambda *_: None))

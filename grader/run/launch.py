@@ -10,10 +10,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from grader.exercise import Limits
 from grader.run import sandbox
+from grader.run.cache import cache_folder
 from grader.run.exchange import Exchange, OnFence, RawRun, Request
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -28,9 +30,13 @@ class ServerBroken(RuntimeError):
 class Server:
     """A process that has imported torch and forks once for every run; use as a context manager."""
 
-    def __init__(self, visible: str | None) -> None:
-        """`visible`: the real GPUs to be seen, as CUDA_VISIBLE_DEVICES; "" for none, None for all."""
+    def __init__(self, visible: str | None, covered: Sequence[Path] = ()) -> None:
+        """`visible`: the real GPUs to be seen, as CUDA_VISIBLE_DEVICES; "" for none, None for all.
+
+        `covered`: folders that are empty for the scripts, besides the grader's cache.
+        """
         self.visible = visible
+        self.covered = [cache_folder(), *covered]
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._home = ""
@@ -50,7 +56,7 @@ class Server:
         start = _START.format(root=str(_ROOT), descriptor=theirs.fileno())
         try:
             self._process = subprocess.Popen(
-                [*sandbox.isolation(), sys.executable, "-I", "-B", "-X", "faulthandler=0", "-c", start],
+                sandbox.shut_off([sys.executable, "-I", "-B", "-c", start], self._coverable()),
                 env=sandbox.environment(self.visible, self._home),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -64,6 +70,15 @@ class Server:
         theirs.close()
         self._control = ours
         self._ready = False
+
+    def _coverable(self) -> list[Path]:
+        """The folders to cover, without those in which something lies that a run needs."""
+        needed = [Path(p).resolve() for p in (sys.prefix, sys.base_prefix, _ROOT / "grader", self._home)]
+        return [
+            folder
+            for folder in self.covered
+            if not any(path.is_relative_to(folder.resolve()) for path in needed)
+        ]
 
     def close(self) -> None:
         """Kill the process and all that it started; nothing stays behind."""

@@ -1,8 +1,9 @@
 """How a learner's process is kept apart: namespaces where the host has them, limits everywhere.
 
-With util-linux' `unshare` (or bubblewrap) and unprivileged user namespaces, the run server is the
-first process of a PID namespace of its own: nothing in it can see or signal a process outside, and
-its end is the end of everything it started. Without them the server is at least another process
+With util-linux (`unshare`, `mount`, `setpriv`) and, for ordinary users, unprivileged user namespaces, the
+run server is the first process of a PID namespace of its own: nothing in it can see or signal a process
+outside, its end is the end of everything it started, and folders that are none of its business, such as the
+cache of the baseline's evidence, are empty for it. Without them the server is at least another process
 group than the grader, and what it leaves behind is found through /proc.
 """
 
@@ -15,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
@@ -23,15 +25,21 @@ _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "OMP_NUM_THREAD
 
 _UNSHARE = ("unshare", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc")
 _AS_ORDINARY_USER = ("--user", "--map-root-user")
+# Covers the folders before "--" with empty ones, gives up every privilege (so that they stay covered), and
+# becomes the command after it.
+_COVER = (
+    'while [ "$1" != -- ]; do mount -t tmpfs -o size=64k,mode=0755 none "$1" || exit 97; shift; done; shift; '
+    'exec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all -- "$@"'
+)
 NOT_ISOLATED = (
-    "This host gives the script no process namespace of its own (util-linux' unshare, unprivileged user "
-    "namespaces): it can see and signal the processes of the user who grades."
+    "This host gives the script no namespaces of its own (util-linux' unshare and setpriv, unprivileged user "
+    "namespaces): it can signal the processes of the user who grades, and write to their files."
 )
 
 
 @functools.cache
 def isolation() -> tuple[str, ...]:
-    """Return the command that gives what follows it a PID namespace of its own, or nothing."""
+    """Return the command that gives what follows it namespaces of its own, or nothing; see `shut_off`."""
     if sys.platform != "linux" or shutil.which("unshare") is None:
         return ()
     commands: list[tuple[str, ...]] = [(*_UNSHARE, *_AS_ORDINARY_USER)]
@@ -42,9 +50,21 @@ def isolation() -> tuple[str, ...]:
 
 def _works(command: tuple[str, ...]) -> bool:
     try:
-        return subprocess.run([*command, "true"], capture_output=True, timeout=10).returncode == 0
+        with tempfile.TemporaryDirectory() as folder:
+            tried = _covering(command, [Path(folder)], ["true"])
+            return subprocess.run(tried, capture_output=True, timeout=10).returncode == 0
     except (OSError, subprocess.SubprocessError):
         return False
+
+
+def _covering(command: tuple[str, ...], covered: list[Path], program: list[str]) -> list[str]:
+    return [*command, "sh", "-c", _COVER, "sh", *map(str, covered), "--", *program]
+
+
+def shut_off(program: list[str], covered: list[Path]) -> list[str]:
+    """Return the command that runs `program` isolated, with existing folders covered, where the host can."""
+    command = isolation()
+    return _covering(command, [path for path in covered if path.is_dir()], program) if command else program
 
 
 def environment(visible: str | None, home: str) -> dict[str, str]:

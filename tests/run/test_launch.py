@@ -14,7 +14,7 @@ from grader.run.exchange import Request
 from grader.run.launch import Server
 from grader.run.sandbox import isolation
 
-from .conftest import DATA
+from .conftest import DATA, LIMITS
 
 
 def alive(marker: str) -> list[str]:
@@ -116,6 +116,26 @@ def test_no_process_outside_can_be_signalled(run_raw):
     raw = run_raw(f"import os\nos.kill({os.getpid()}, 0)")
     assert raw.outcome is RunOutcome.ERROR
     assert raw.end.error.type == "ProcessLookupError"
+
+
+@pytest.mark.skipif(not isolation(), reason="this host allows no PID namespace of one's own")
+def test_covered_folders_are_empty_and_stay_so(tmp_path):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "solution.py").write_text("the answer")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, subprocess\n"
+        f"print(subprocess.run(['umount', {str(hidden)!r}], capture_output=True).returncode != 0)\n"
+        f"print(os.listdir({str(hidden)!r}))\n"
+        f"open({str(hidden / 'solution.py')!r}, 'w')\n"
+    )
+    with Server(visible="", covered=[hidden]) as server:
+        raw = server.run(
+            Request(script, [DATA], "accuracy", "2xT4", "synthetic:80", LIMITS), lambda fence: True
+        )
+    assert raw.output.splitlines()[:2] == [b"True", b"[]"]
+    assert (hidden / "solution.py").read_text() == "the answer"
 
 
 def test_a_record_of_the_scripts_own_is_malformed(run_raw):
