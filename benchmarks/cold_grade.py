@@ -60,7 +60,7 @@ def timed_scripts() -> float:
 def timed(command: list[str], environment: dict[str, str], folder: Path) -> float:
     """Seconds of a command that must succeed."""
     start = time.perf_counter()
-    subprocess.run(command, env=environment, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, env=environment, cwd=folder, check=True, capture_output=True)
     return time.perf_counter() - start
 
 

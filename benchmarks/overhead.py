@@ -1,8 +1,8 @@
 """What the simulation adds to a training step: the exercise's network with it and without it, in turns.
 
 Each repeat takes one plain step and one step under the simulation (one simulated GPU, arithmetic on the CPU),
-in one process, so that both see the same machine. Prints medians, their ratio and its spread. A second
-line repeats it for two simulated GPUs under nn.DataParallel, which computes each half of the batch.
+in one process, so that both see the same machine. Prints medians, and the median and spread of the ratios
+of neighbouring steps. A second line repeats it for two simulated GPUs under nn.DataParallel.
 
     python benchmarks/overhead.py [repeats]
 """
@@ -55,11 +55,12 @@ def compare(title: str, gpus: str, wrap: Callable[[nn.Module], nn.Module], repea
             simulated.clear()
     ratios = sorted(s / p for s, p in zip(simulated, plain, strict=True))
     quarter = len(ratios) // 4
-    without, with_it = statistics.median(plain), statistics.median(simulated)
     print(
-        f"{title}: plain {1e3 * without:.0f} ms, simulated {1e3 * with_it:.0f} ms, "
-        f"ratio {with_it / without:.3f} "
-        f"(middle half of {len(ratios)} pairs: {ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f})"
+        f"{title}: plain {1e3 * statistics.median(plain):.0f} ms, "
+        f"simulated {1e3 * statistics.median(simulated):.0f} ms, "
+        f"median ratio of {len(ratios)} pairs {statistics.median(ratios):.3f} "
+        f"(middle half {ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f})",
+        flush=True,
     )
 
 
