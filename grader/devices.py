@@ -44,6 +44,7 @@ class BadDeviceChoice(ValueError):
 
 
 DEFAULT_SIMULATED = "2xT4"
+MOST_SIMULATED = 16  # of one machine, as in the largest hosts that NVIDIA builds with one address space
 _SPEC = re.compile(r"(?:(?P<count>\d+)(?:x(?P<profile>[\w.-]+))?|(?P<only>[A-Za-z][\w.-]*))$")
 
 
@@ -98,8 +99,9 @@ def _real(names: list[str], count: int | None, minimum: int) -> Devices:
     wanted = count if count is not None else minimum
     if len(names) < wanted:
         have = "no GPU that torch can use" if not names else f"{len(names)} GPU ({names[0]})"
+        asked = "--gpus real" if count is None else f"--gpus real:{count}"
         raise NoSuchDevices(
-            f"--gpus real needs {wanted} real GPU{'s' * (wanted != 1)} and this host has {have}; "
+            f"{asked} needs {wanted} real GPU{'s' * (wanted != 1)} and this host has {have}; "
             "use --gpus sim for simulated ones."
         )
     used = count or len(names)
@@ -133,4 +135,6 @@ def _load_profile(spec: str, default: str = DEFAULT_SIMULATED) -> tuple[int, str
         machine = profiles.load(spec)
     except ValueError as fault:
         raise BadDeviceChoice(f"--gpus sim:{spec}: {fault}") from None
+    if machine.count > MOST_SIMULATED:
+        raise BadDeviceChoice(f"--gpus sim:{spec}: at most {MOST_SIMULATED} GPUs can be simulated.")
     return machine.count, machine.profile.name, spec

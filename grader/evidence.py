@@ -183,6 +183,7 @@ class RunEvidence(Record):
     output: str = ""  # what it printed: shown, never believed
     output_truncated: bool = False
     detail: str = ""  # why an outcome is killed, malformed or ungradable
+    stopped_at: Site | None = None  # where the script was when its time was up
     wrappers: list[Wrapper] = []
     steps: list[Step] = []
     epochs: list[Epoch] = []

@@ -27,7 +27,20 @@ def test_simulated_choices(monkeypatch, text, count, profile):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "gpu", "auto:2", "real:0", "real:x", "sim:", "sim:0", "sim:2xT99", "sim:2x", "sim:-1xT4"]
+    "text",
+    [
+        "",
+        "gpu",
+        "auto:2",
+        "real:0",
+        "real:x",
+        "sim:",
+        "sim:0",
+        "sim:2xT99",
+        "sim:2x",
+        "sim:-1xT4",
+        "sim:999xT4",
+    ],
 )
 def test_nonsense_is_refused_with_what_would_be_right(text):
     with pytest.raises(BadDeviceChoice) as refusal:

@@ -37,6 +37,7 @@ def assemble(raw: RawRun, seconds: dict[int, float]) -> RunEvidence:
         output=printable(raw.output.decode("utf-8", errors="replace")),
         output_truncated=raw.output_truncated,
         detail=detail,
+        stopped_at=raw.stopped_at,
         steps=[record.step for record in raw.records if isinstance(record, StepRecord)],
         epochs=_epochs(raw, seconds),
         **fields,

@@ -11,6 +11,24 @@ _GRADER = str(Path(__file__).resolve().parents[1])
 _FRAME = re.compile(r'^(?P<indent> *)File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
+STUCK_FILE = "where-time-ended.txt"  # beside the script, written by faulthandler
+
+
+def innermost(dump: str, folder: Path) -> dict[str, Any] | None:
+    """The innermost place in the submission in a dump of faulthandler (most recent call first)."""
+    for line in dump.splitlines():
+        frame = _FRAME.match(line)
+        if frame and Path(frame["file"]).is_relative_to(folder):
+            path = Path(frame["file"])
+            number = int(frame["line"])
+            return {
+                "file": str(path.relative_to(folder)),
+                "line": number,
+                "code": source_line(path, number),
+            }
+    return None
+
+
 def describe(fault: BaseException, folder: Path) -> dict[str, Any]:
     """Return the fields of a `ScriptError`; `folder` is where the submission was copied to."""
     if isinstance(fault, SystemExit):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grader.evidence import RunOutcome
+from grader.evidence import RunOutcome, Site
 from grader.exercise import Limits
 from grader.run.protocol import AnyRecord, End, Fence, MalformedRecord, parse
 
@@ -42,6 +42,7 @@ class RawRun:
     wall_seconds: float = 0.0
     detail: str = ""
     weights: bytes | None = None
+    stopped_at: Site | None = None  # where the script was when its time was up
 
     @property
     def end(self) -> End | None:
@@ -112,6 +113,7 @@ class Exchange:
             "environment": {"EXERCISE_DATA": request.data, "HOME": folder, "TMPDIR": folder},
             "token": self.token,
             "tasks": request.limits.tasks,
+            "seconds": request.limits.seconds,
             "memory_gigabytes": request.limits.memory_gigabytes,
         }
 

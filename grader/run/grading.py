@@ -19,9 +19,9 @@ from grader.run.exchange import RawRun, Request
 from grader.run.launch import Server
 from grader.run.protocol import Fence
 
-_PATIENCE = 12  # a submission may take so many times the baseline's time, and a minute at least
+_PATIENCE = 6  # a submission may take so many times the baseline's time, and a minute at least
 _PATIENCE_SECONDS = 60.0
-_STEPS = 6
+_STEPS = 5
 
 
 class Progress(Protocol):
@@ -89,17 +89,19 @@ class _Grading:
         self.progress(text, self._done, _STEPS)
 
     def evidence(self, script: Path, helpers: list[Path], name: str, use_cache: bool) -> Evidence:
-        """Run the baseline, then the submission, and evaluate both."""
+        """Run the baseline, then the submission, and evaluate both; stop at the first that does not end."""
         known = self._baseline(use_cache)
-        seconds = max(_PATIENCE_SECONDS, _PATIENCE * known.runs.accuracy.wall_seconds)
-        with self._step(f"accuracy run of {script.name}"):
-            accuracy = self._accuracy_run(script, helpers, seconds, known.weight_bytes)[0]
-        timing = Timing()
-        baseline, speed = known.runs, _not_run(accuracy)
-        with self._step(f"speed run of {script.name}"):
-            if accuracy.outcome is RunOutcome.COMPLETED:
+        baseline, timing = known.runs, Timing()
+        accuracy = speed = _not_run(baseline.accuracy, "the baseline")
+        seconds = max(_PATIENCE_SECONDS, _PATIENCE * baseline.accuracy.wall_seconds)
+        if _completed(baseline):
+            with self._step(f"accuracy run of {script.name}"):
+                accuracy = self._accuracy_run(script, helpers, seconds, known.weight_bytes)[0]
+            speed = _not_run(accuracy, "the accuracy run")
+        if _completed(baseline) and accuracy.outcome is RunOutcome.COMPLETED:
+            with self._step(f"speed run of {script.name}"):
                 runner = self._run(script, helpers, "speed", seconds)
-                baseline, speed, timing = self._timed(known.runs, runner)
+                baseline, speed, timing = self._timed(baseline, runner)
         return Evidence(
             exercise=self.exercise.name,
             submission=name,
@@ -132,14 +134,15 @@ class _Grading:
         known = cache.load(name) if use_cache else None
         if known is not None:
             self._done += 2
+            self.progress("the baseline's runs are in the cache", self._done, _STEPS)
             return known
         script = self.exercise.folder / self.exercise.baseline
         seconds = self.exercise.limits.seconds
         with self._step("accuracy run of the baseline"):
             accuracy, weights = self._accuracy_run(script, [], seconds, b"")
         with self._step("speed run of the baseline"):
-            speed = _not_run(accuracy)  # it is run in turn with the submission
-            if not self.in_turn:
+            speed = _not_run(accuracy, "")  # it is run in turn with the submission
+            if not self.in_turn and accuracy.outcome is RunOutcome.COMPLETED:
                 speed = measure.simulated(
                     self._run(script, [], "speed", seconds), self.exercise.speed_run.epochs
                 )[0]
@@ -192,6 +195,11 @@ def visible_gpus(devices: Devices) -> str | None:
     return ",".join(ids[: devices.count])
 
 
-def _not_run(accuracy: RunEvidence) -> RunEvidence:
-    """Stands for a run that was not made because the accuracy run did not end well."""
-    return RunEvidence(outcome=accuracy.outcome, detail="not run, since the accuracy run did not complete")
+def _completed(runs: Runs) -> bool:
+    return runs.accuracy.outcome is runs.speed.outcome is RunOutcome.COMPLETED
+
+
+def _not_run(other: RunEvidence, name: str) -> RunEvidence:
+    """Stands for a run that was not made because another, `name`, did not end well."""
+    detail = f"not run, since {name} did not complete" if name else ""
+    return RunEvidence(outcome=other.outcome, detail=detail)

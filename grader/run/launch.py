@@ -7,15 +7,17 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from grader.exercise import Limits
+from grader.evidence import RunOutcome, Site
 from grader.run import sandbox
 from grader.run.cache import cache_folder
+from grader.run.errors import STUCK_FILE, innermost
 from grader.run.exchange import Exchange, OnFence, RawRun, Request
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -114,7 +116,11 @@ class Server:
             assert self._control is not None
             raw = Exchange(self._control, request, folder, on_fence, lost=self.close).run()
             if raw.end is not None and raw.end.weights:
-                raw.weights = _read_weights(folder / "weights.safetensors", request.limits)
+                raw.weights = _read(
+                    folder / "weights.safetensors", int(request.limits.weights_megabytes * 1e6)
+                )
+            if raw.outcome is RunOutcome.TIMEOUT:
+                raw.stopped_at = _stuck_at(folder)
             return raw
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -137,12 +143,21 @@ class Server:
             raise ServerBroken("the run server did not start:\n" + said[-4000:])
 
 
-def _read_weights(path: Path, limits: Limits) -> bytes | None:
-    """Read a regular file of at most the allowed size; anything else is no weights."""
+def _stuck_at(folder: Path) -> Site | None:
+    """Where the script was shortly before its time was up."""
+    dump = _read(folder / STUCK_FILE, 100_000)
+    place = innermost((dump or b"").decode(errors="replace"), folder)
+    return Site(**place) if place else None
+
+
+def _read(path: Path, most: int) -> bytes | None:
+    """Read a regular file of at most `most` bytes; None for anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        data = file.read(int(limits.weights_megabytes * 1e6) + 1)
-    return data if len(data) <= limits.weights_megabytes * 1e6 else None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        data = file.read(most + 1)
+    return data if len(data) <= most else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 from grader import simgpu
 from grader.run import sandbox, sentry
-from grader.run.errors import describe
+from grader.run.errors import STUCK_FILE, describe
 from grader.run.probe import Probe
 
 # Everything needed later is looked up now: the script may replace it, and may fill the memory.
@@ -61,6 +62,7 @@ def _run_script(request: dict[str, Any], channel: Channel) -> None:
         probe.install()
         _hide_the_grader()
         sentry.watch(folder, lambda what: channel.send("tampering", what=what))
+        _note_where_time_ends(request["seconds"], folder)
         outcome, error = _execute(folder, request["script"], probe)
         with simgpu.unobserved():
             weights = outcome == "completed" and _save_weights(probe, folder / "weights.safetensors")
@@ -68,6 +70,13 @@ def _run_script(request: dict[str, Any], channel: Channel) -> None:
             _flush()
             channel.send("end", outcome=outcome, error=error, weights=weights)
             _exit(0)
+
+
+def _note_where_time_ends(seconds: float, folder: Path) -> None:
+    """Write down, just before the limit, where the script is: a watchdog thread in C does it."""
+    # A bare descriptor: a file object would be closed with the last reference to it.
+    last_words = os.open(folder / STUCK_FILE, os.O_WRONLY | os.O_CREAT, 0o600)
+    faulthandler.dump_traceback_later(max(seconds * 0.8, seconds - 3), file=last_words)
 
 
 def _simulated_bytes(machine: Any) -> int:

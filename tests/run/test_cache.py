@@ -73,6 +73,8 @@ def test_the_key_follows_the_files_the_machine_and_the_threads(tmp_path):
     assert cache.key(exercise, "2xT4", "1") != first
     changed = exercise.model_copy(update={"folder": folder})
     assert cache.key(changed, "2xT4", "") == first
+    thresholds = exercise.thresholds.model_copy(update={"saving": 0.5})
+    assert cache.key(changed.model_copy(update={"thresholds": thresholds}), "2xT4", "") == first
     with (folder / "baseline.py").open("a") as file:
         file.write("# edited\n")
     assert cache.key(changed, "2xT4", "") != first

@@ -51,9 +51,12 @@ def test_leaving_without_a_word_is_not_completion(run_raw, code):
 
 
 def test_an_endless_loop_meets_the_wall_clock(run_raw):
-    raw = run_raw("while True: pass", limits=Limits(seconds=1))
+    raw = run_raw(
+        "import time\ndef wait():\n    while True:\n        pass\nwait()\n", limits=Limits(seconds=2)
+    )
     assert raw.outcome is RunOutcome.TIMEOUT
-    assert "after 1 s" in raw.detail
+    assert "after 2 s" in raw.detail
+    assert (raw.stopped_at.file, raw.stopped_at.line) in (("train.py", 3), ("train.py", 4))
 
 
 def test_a_flood_of_output_is_cut_and_the_script_goes_on(run_raw):
