@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from grader.evidence import Epoch, RunEvidence, RunOutcome, ScriptError
 from grader.explain import explain
 from grader.run.exchange import RawRun
-from grader.run.protocol import EpochRecord, Fence, StepRecord, Summary, Tampering
-
-# A terminal must not be steered by what a script printed: colours and cursor moves go.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def printable(text: str) -> str:
-    """Remove escape sequences, control characters and marks that reverse the text's direction."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+from grader.run.protocol import EpochRecord, Fence, StepRecord, Summary, Tampering, printable
 
 
 def assemble(raw: RawRun, seconds: dict[int, float]) -> RunEvidence:
@@ -57,7 +46,6 @@ def _epochs(raw: RawRun, seconds: dict[int, float]) -> list[Epoch]:
 
 def _explained(error: ScriptError) -> ScriptError:
     known = explain(error.type, error.message)
-    cleaned = {"message": printable(error.message), "traceback": printable(error.traceback)}
-    if known is not None:
-        cleaned |= {"explanation": known.explanation, "look_at": known.look_at}
-    return error.model_copy(update=cleaned)
+    if known is None:
+        return error
+    return error.model_copy(update={"explanation": known.explanation, "look_at": known.look_at})

@@ -35,17 +35,20 @@ def watch_calls(called: Callable[..., Any], split: Callable[..., Any]) -> None:
 
 
 def watch_backward(called: Callable[[torch.Tensor], None]) -> None:
-    """Tell `called` the tensor that backward is about to start from."""
-    backward = torch.autograd.backward
+    """Tell `called` the tensor that a backward pass is about to start from."""
 
-    @functools.wraps(backward)
-    def observed_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
-        if isinstance(loss, torch.Tensor):
-            called(loss)
-        return backward(tensors, *args, **kwargs)
+    def observed(start: Any) -> Any:
+        @functools.wraps(start)
+        def observed_start(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
+            if isinstance(loss, torch.Tensor):
+                called(loss)
+            return start(tensors, *args, **kwargs)
 
-    torch.autograd.backward = observed_backward
+        return observed_start
+
+    torch.autograd.backward = observed(torch.autograd.backward)
+    torch.autograd.grad = observed(torch.autograd.grad)
 
 
 def watch_optimizers(constructed: Observer, before_step: Observer, after_step: Observer) -> None:

@@ -32,19 +32,19 @@ def innermost(dump: str, folder: Path) -> dict[str, Any] | None:
 def describe(fault: BaseException, folder: Path) -> dict[str, Any]:
     """Return the fields of a `ScriptError`; `folder` is where the submission was copied to."""
     if isinstance(fault, SystemExit):
-        message = (
-            fault.code
-            if isinstance(fault.code, str)
-            else f"the script ended itself with exit code {fault.code}"
-        )
+        code = fault.code if isinstance(fault.code, (str, int)) else type(fault.code).__name__
+        message = code if isinstance(code, str) else f"the script ended itself with exit code {code}"
     else:
-        message = str(fault)
-    lines = "".join(traceback.format_exception(fault)).splitlines()
+        message = _told(fault)
+    try:
+        lines = "".join(traceback.format_exception(fault)).splitlines()
+    except Exception:  # an exception whose own methods raise
+        lines = [f"{type(fault).__name__}: {message}"]
     return {
-        "type": type(fault).__name__,
+        "type": type(fault).__name__[:80],
         "message": clean(message, folder)[:8000],
         "traceback": clean("\n".join(lines), folder)[-16000:],
-        "site": _site(fault, folder),
+        "site": _site(fault, [*lines, *message.splitlines()], folder),
     }
 
 
@@ -67,7 +67,14 @@ def clean(text: str, folder: Path) -> str:
     return "\n".join(kept)
 
 
-def _site(fault: BaseException, folder: Path) -> dict[str, Any] | None:
+def _told(fault: BaseException) -> str:
+    try:
+        return str(fault)
+    except BaseException:  # an exception whose text cannot be had
+        return "(an exception that cannot be shown)"
+
+
+def _site(fault: BaseException, lines: list[str], folder: Path) -> dict[str, Any] | None:
     """The deepest place in the submission, also inside a replica's traceback or a syntax error."""
     if isinstance(fault, SyntaxError) and fault.filename and Path(fault.filename).parent == folder:
         return {
@@ -76,10 +83,7 @@ def _site(fault: BaseException, folder: Path) -> dict[str, Any] | None:
             "code": (fault.text or "").strip(),
         }
     found = None
-    for line in [
-        *"".join(traceback.format_exception(fault)).splitlines(),
-        *str(fault).splitlines(),
-    ]:
+    for line in lines:
         frame = _FRAME.match(line)
         if frame and Path(frame["file"]).is_relative_to(folder):
             found = (Path(frame["file"]), int(frame["line"]))

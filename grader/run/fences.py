@@ -1,7 +1,10 @@
 """Where an epoch begins and ends: one pass over the training rows, validation excluded.
 
-At both edges the devices are idle, the parent is told and the script waits for its reply, so that
-the parent can read its own clock or end the run.
+It begins when a loader of training rows is asked for an iterator. It ends when all of its batches were
+served and a step was taken for each, or when something else begins: another pass, a validation after the last
+batch, the script's end. A validation in the middle pauses it, until training goes on. At each of these edges
+the devices are idle, the parent is told and the script waits for its reply, so that the parent can read
+its own clock or end the run.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ class Fences:
         self.window: tuple[float, float] | None = None  # of the drawn step, virtual seconds
         self._open: dict[str, Any] | None = None
         self._steps = 0
+        self._exhausted = self._paused = False
 
     def watch(self, loader_class: Any) -> None:
         """Observe every iteration over a loader of `loader_class`."""
@@ -40,7 +44,7 @@ class Fences:
                 self.close()
                 self._begin(loader)
                 return _ObservedIterator(iterate(loader), self)
-            self.close()
+            self._pause()
             return iterate(loader)
 
         loader_class.__iter__ = observed_iter
@@ -49,6 +53,7 @@ class Fences:
         if self.epoch < 0 or self._steps:  # a pass without a step (a peek at a batch) is no epoch
             self.epoch += 1
         self._steps = 0
+        self._exhausted = self._paused = False
         self._open = {
             "rows": 0,
             "batches": 0,
@@ -70,6 +75,7 @@ class Fences:
 
     def asked(self) -> None:
         """The script asks for its next batch: on simulated GPUs, draw what it does with one of them."""
+        self.resume()
         machine = self._probe.machine
         if machine is None or self._probe.accuracy or self.epoch != 0 or self._open is None:
             return
@@ -81,12 +87,36 @@ class Fences:
         elif self._open["batches"] == _DRAWN_BATCH:
             self._keep_timeline(machine)
 
+    def exhausted(self) -> None:
+        """The loader has no batch left; steps for batches fetched in advance may still come."""
+        self._exhausted = True
+        self._close_if_done()
+
     def after_step(self) -> None:
         """Count an optimizer step."""
         self._steps += 1
+        self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        if self._open is not None and self._exhausted and self._steps >= self._open["batches"]:
+            self.close()
+
+    def _pause(self) -> None:
+        """Other data than the training rows are about to be read."""
+        if self._open is not None and self._exhausted:
+            self.close()
+        elif self._open is not None and not self._paused:
+            self._paused = True
+            self._fence("pause")
+
+    def resume(self) -> None:
+        """Training goes on: a batch is asked for, or a forward, a backward or a step begins."""
+        if self._open is not None and self._paused:
+            self._paused = False
+            self._fence("resume")
 
     def close(self) -> None:
-        """End the open epoch, if there is one: its last batch was served and something else begins."""
+        """End the open epoch, if there is one."""
         if self._open is None:
             return
         epoch, self._open = self._open, None
@@ -132,7 +162,7 @@ class Fences:
 
 
 class _ObservedIterator:
-    """A DataLoader's iterator whose batches are counted; its exhaustion ends the epoch."""
+    """A DataLoader's iterator whose batches are counted; its exhaustion is noted."""
 
     def __init__(self, iterator: Any, fences: Fences) -> None:
         self._iterator, self._fences = iterator, fences
@@ -145,7 +175,7 @@ class _ObservedIterator:
         try:
             batch = next(self._iterator)
         except StopIteration:
-            self._fences.close()
+            self._fences.exhausted()
             raise
         self._fences.served(batch)
         return batch

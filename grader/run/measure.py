@@ -45,16 +45,21 @@ class Stopwatch:
     warm_up: int  # epochs not counted
     wanted: int  # epochs to measure; 0: let the script run to its end
     seconds: dict[int, float] = field(default_factory=dict)
-    _began: float = 0.0
+    _elapsed: float = 0.0
+    _since: float | None = None  # None while it stands still
 
     def __call__(self, fence: Fence) -> bool:
         """Note the fence; return whether the script may go on."""
+        now = self.clock(fence)
         if fence.edge == "begin":
-            self._began = self.clock(fence)
+            self._elapsed = 0.0
+        elif self._since is not None:
+            self._elapsed += now - self._since
+        self._since = now if fence.edge in ("begin", "resume") else None
+        if fence.edge != "end":
             return True
-        elapsed = self.clock(fence) - self._began
         if fence.steps:  # a pass without a step is no epoch
-            self.seconds[fence.epoch] = elapsed
+            self.seconds[fence.epoch] = self._elapsed
         return not self.wanted or len(self.measured) < self.wanted
 
     @property

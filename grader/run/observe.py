@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ def finite(value: float) -> float | None:
 
 def fingerprints(images: torch.Tensor) -> list[int]:
     """CRC-32 of each row of a real tensor of at least one dimension, values as float32."""
-    if images.ndim == 0:
+    if images.ndim == 0 or images.layout is not torch.strided:
         return []
     rows = (
         images.detach().to("cpu", torch.float32).contiguous().flatten(1)
@@ -68,13 +68,32 @@ def autocast() -> str | None:
     return None
 
 
+def lower_precision(values: Any) -> str | None:
+    """The dtype of a half-precision tensor among the arguments of a layer: cast by hand inside forward."""
+    found = (dtype(t) for t in tensors(values) if t.dtype in (torch.float16, torch.bfloat16))
+    return next(found, None)
+
+
+def gradients(used: torch.optim.Optimizer) -> int:
+    """How many of an optimizer's parameters have a gradient."""
+    return sum(p.grad is not None for group in used.param_groups for p in group["params"])
+
+
 def precision() -> dict[str, str]:
     """Global switches that trade accuracy for speed."""
-    return {
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "cudnn_allow_tf32": str(torch.backends.cudnn.allow_tf32),
-        "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+    switches = {
+        "float32_matmul_precision": torch.get_float32_matmul_precision,
+        "cudnn_allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
+        "default_dtype": torch.get_default_dtype,
     }
+    return {name: _switch(read) for name, read in switches.items()}
+
+
+def _switch(read: Callable[[], Any]) -> str:
+    try:
+        return str(read()).removeprefix("torch.")
+    except RuntimeError:  # torch refuses to answer when its older and newer settings are mixed
+        return "set in two ways"
 
 
 def target_device(loss: torch.Tensor) -> str | None:
@@ -147,7 +166,9 @@ def _plain(value: Any) -> Any:
         return value.item() if value.numel() == 1 else str(list(value.shape))
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)
+    if isinstance(value, int) and abs(value) > 1 << 53:
+        return "a very large number"
+    return value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)[:200]
 
 
 def devices(machine: Any, window: tuple[float, float] | None) -> list[dict[str, Any]]:

@@ -42,6 +42,7 @@ class Probe:
         self._forwards: list[dict[str, Any]] = []
         self._loss: dict[str, Any] = {}
         self._gradients = 0
+        self._passes = 0  # backward passes begun
         self._optimizer_sites: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._optimizers: dict[int, dict[str, Any]] = {}
         self._architecture: dict[str, Any] | None = None
@@ -70,6 +71,8 @@ class Probe:
                 record = self._begin(module, args, kwargs)
             elif self._is_part_of_current(outer, module):
                 observe.count_rows(self._current["rows_per_device"], args, kwargs)
+            if self._current is not None and self._current["autocast"] is None:
+                self._current["autocast"] = observe.autocast() or observe.lower_precision((args, kwargs))
         stack.append(module)
         try:
             output = call(module, *args, **kwargs)
@@ -126,6 +129,7 @@ class Probe:
         tensor = observe.first_tensor((args, kwargs))
         if tensor is None or not parameters:
             return None
+        self.fences.resume()
         rows_per_device: dict[str, int] = {}
         if path in ("plain", "bypass"):
             observe.count_rows(rows_per_device, args, kwargs)
@@ -155,12 +159,15 @@ class Probe:
             record["rows_per_device"] = record["rows_per_device"] or {record["input_device"]: record["rows"]}
         record["output_device"] = str(tensor.device) if tensor is not None else ""
         record["output_dtype"] = observe.dtype(tensor) if tensor is not None else ""
-        if tensor is not None and tensor.requires_grad:
+        passes: set[int] = set()
 
-            def gradient_arrived(_: torch.Tensor) -> None:
-                record["backwards"] += 1
+        def gradient_arrived(_: torch.Tensor) -> None:
+            passes.add(self._passes)  # once for each backward pass, whichever outputs it reaches
+            record["backwards"] = len(passes)
 
-            tensor.register_hook(gradient_arrived)
+        for result in observe.tensors(output):
+            if result.requires_grad:
+                result.register_hook(gradient_arrived)
         self._forwards.append(record)
         if len(self._forwards) > 4096:  # forwards that no step follows are evidence enough in part
             del self._forwards[:2048]
@@ -173,6 +180,8 @@ class Probe:
 
     def note_loss(self, loss: torch.Tensor) -> None:
         """Note what backward is called on; it belongs to the forwards that no gradient has reached yet."""
+        self.fences.resume()
+        self._passes += 1
         self._loss = {"loss_function": loss.grad_fn.name() if loss.grad_fn is not None else ""}
         if self.accuracy and loss.numel() == 1:
             with simgpu.unobserved():
@@ -190,13 +199,15 @@ class Probe:
             self._warnings.append(text[:2000])
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        self._gradients = sum(p.grad is not None for g in optimizer.param_groups for p in g["params"])
+        self.fences.resume()
+        self._gradients = observe.gradients(optimizer)
 
     def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
         if id(optimizer) not in self._optimizers and self.model is not None:
             core = self.wrappers.resolve(self.model)[0]
             facts = observe.optimizer(optimizer, core, self._optimizer_sites.get(optimizer))
             self._optimizers[id(optimizer)] = facts
+        self._gradients = max(self._gradients, observe.gradients(optimizer))  # a closure computes them late
         self._close_step(optimized=True, optimizer=optimizer)
         self.steps_done += 1
         self.fences.after_step()

@@ -8,6 +8,7 @@ A record that breaks the schema or exceeds the cap ends the run as malformed: no
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -26,10 +27,10 @@ from grader.evidence import (
 
 
 class Fence(Record):
-    """The devices are idle and the script waits: an epoch begins or has ended."""
+    """The devices are idle and the script waits: an epoch begins, pauses, goes on or has ended."""
 
     record: Literal["fence"]
-    edge: Literal["begin", "end"]
+    edge: Literal["begin", "pause", "resume", "end"]
     epoch: int
     steps: int = 0  # optimizer steps taken within the epoch
     virtual: float | None = None  # simulated seconds; None on real GPUs
@@ -82,6 +83,29 @@ AnyRecord = Fence | StepRecord | EpochRecord | Summary | Tampering | End
 _ADAPTER: TypeAdapter[AnyRecord] = TypeAdapter(Annotated[AnyRecord, Field(discriminator="record")])
 
 
+# A terminal must not be steered by what a script chose to name or to print: colours, cursor moves, control
+# characters, marks that reverse the text's direction, and halves of characters go.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_LONGEST = 20_000  # characters of one text; a traceback is cut to less where it is made
+
+
+def printable(text: str) -> str:
+    """Return `text` without what a terminal would obey."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+
+
+def _printable(value: Any) -> Any:
+    """Clean every text in a decoded record."""
+    if isinstance(value, str):
+        return printable(value)[:_LONGEST]
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    if isinstance(value, dict):
+        return {printable(key)[:_LONGEST]: _printable(item) for key, item in value.items()}
+    return value
+
+
 class MalformedRecord(ValueError):
     """A line from the learner's process is not a record of this run."""
 
@@ -89,8 +113,8 @@ class MalformedRecord(ValueError):
 def parse(line: bytes, token: str) -> AnyRecord:
     """Return the record in `line`; raises MalformedRecord."""
     try:
-        fields: Any = json.loads(line)
-    except ValueError:
+        fields: Any = _printable(json.loads(line))
+    except (ValueError, RecursionError):
         raise MalformedRecord(f"not JSON: {line[:80]!r}") from None
     if not isinstance(fields, dict) or fields.pop("token", None) != token:
         raise MalformedRecord("a record that the grader's probe did not write")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from grader.run import errors
 
 
@@ -53,3 +55,13 @@ def test_an_error_in_a_replica_names_the_line_in_forward(observe):
 def test_a_file_that_is_no_text_is_an_error_of_the_script(run_raw, tmp_path):
     raw = run_raw("x = '\x00'")
     assert raw.end.error.type in ("SyntaxError", "ValueError")
+
+
+@pytest.mark.parametrize("body", ["raise KeyError", "return 7", "import sys; sys.exit(0)"])
+def test_an_exception_that_cannot_be_shown_is_still_an_error(run_raw, body):
+    raw = run_raw(f"class Odd(Exception):\n    def __str__(self):\n        {body}\nraise Odd\n")
+    assert (raw.outcome, raw.end.error.type) == ("error", "Odd")
+
+
+def test_an_exit_with_an_object_is_an_error(run_raw):
+    assert run_raw("raise SystemExit(object())").end.error.message == "object"

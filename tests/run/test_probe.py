@@ -318,3 +318,74 @@ def test_the_speed_run_has_clocks_memory_and_a_timeline(observe):
 def test_the_speed_run_is_the_same_to_the_last_digit(observe):
     first, second = observe(WRAPPED, run="speed"), observe(WRAPPED, run="speed")
     assert first.epochs == second.epochs
+
+
+def test_a_validation_within_an_epoch_pauses_it(observe):
+    inner = """        optimizer.step()
+        with torch.no_grad():
+            for held, _ in validation:
+                model(held.cuda())
+"""
+    plain = observe(PLAIN, run="speed")
+    evidence = observe(PLAIN, loop=_loop().replace("        optimizer.step()\n", inner), run="speed")
+    (epoch,) = evidence.epochs
+    assert (epoch.rows, epoch.batches) == (80, 3)
+    assert epoch.seconds == pytest.approx(plain.epochs[0].seconds, rel=0.2)
+
+
+def test_work_done_while_validating_counts(observe):
+    """A backward behind an iterator that was only opened for show is still part of the epoch."""
+    hiding = _loop().replace("        loss.backward()", "        iter(validation)\n        loss.backward()")
+    plain, hidden = observe(PLAIN, run="speed"), observe(PLAIN, loop=hiding, run="speed")
+    assert hidden.epochs[0].seconds >= 0.9 * plain.epochs[0].seconds
+
+
+def test_batches_fetched_in_advance_belong_to_their_epoch(observe):
+    plain = observe(PLAIN, epochs=2, run="speed")
+    loop = _loop().replace("in train:", "in list(train):")
+    evidence = observe(PLAIN, loop=loop, epochs=2, run="speed")
+    assert [epoch.batches for epoch in evidence.epochs] == [3, 3]
+    assert [step.epoch for step in evidence.optimized_steps] == [0, 0, 0, 1, 1, 1]
+    assert evidence.epochs[0].seconds == pytest.approx(plain.epochs[0].seconds, rel=0.1)
+
+
+def test_an_assertion_about_values_does_not_end_a_run_without_them(observe):
+    loop = _loop().replace(
+        "        loss.backward()", "        assert loss.item() > 0\n        loss.backward()"
+    )
+    assert observe(PLAIN, loop=loop, run="speed").outcome == "completed"
+    assert observe(PLAIN, loop=loop.replace("> 0", "< 0")).error.type == "AssertionError"
+
+
+def test_half_precision_within_forward_is_seen(observe):
+    for body in (
+        "with torch.autocast('cuda', dtype=torch.float16):\n            return super().forward(images)",
+        "return self.last(F.relu(self.hidden.half()(images.flatten(1).half())).float())",
+    ):
+        model = f"class Half(Net):\n    def forward(self, images):\n        {body}\nmodel = Half().cuda()"
+        assert {f.autocast for f in forwards(observe(model))} == {"float16"}
+
+
+def test_a_loss_from_forward_beside_the_outputs_counts_as_their_backward(observe):
+    model = """
+    class Both(Net):
+        def forward(self, images, targets):
+            outputs = super().forward(images)
+            return outputs, F.cross_entropy(outputs, targets).unsqueeze(0)
+    model = nn.DataParallel(Both().cuda())
+    """
+    loop = _loop().replace("F.cross_entropy(model(images), targets)", "model(images, targets)[1].mean()")
+    loop = loop.replace("model(images.cuda())", "pass")
+    assert [f.backwards for f in forwards(observe(model, loop=loop))] == [1, 1, 1]
+
+
+def test_names_and_texts_cannot_steer_a_terminal(observe):
+    evidence = observe(
+        """
+        model = nn.DataParallel(Net().cuda())
+        model.module.add_module("\\x1b[31mred\\u202e", nn.Identity())
+        raise type("\\x1b[2Jclear", (Exception,), {})("\\x1b]0;title\\x07 \\ud800")
+        """
+    )
+    assert evidence.error.type == "clear"
+    assert "\x1b" not in evidence.model_dump_json() and "\\u001b" not in evidence.model_dump_json()
