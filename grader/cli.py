@@ -6,8 +6,10 @@ Everything heavy is imported where it is needed, so that `grade --help` answers 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from grader.grade import Grade
 
 PASSED, NOT_PASSED, INTERRUPTED, TERMINATED = 0, 1, 130, 143
+
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # values of LC_CTYPE
 
 GRADE = "EXERCISE"  # the command that is meant where none is named
 
@@ -74,7 +78,11 @@ def grade_command(
     ] = None,
     gpus: Annotated[
         str,
-        typer.Option(metavar="CHOICE", help="auto, real, real:1, sim, or simulated ones as in sim:4xV100."),
+        typer.Option(
+            metavar="CHOICE",
+            help="auto, real, real:1 (one real GPU, exercised but not graded), sim, "
+            "or simulated ones as in sim:4xV100.",
+        ),
     ] = "auto",
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the grade as JSON; - is standard output.")
@@ -92,15 +100,17 @@ def grade_command(
     """Grade a submission, on real GPUs where two or more are there, else on simulated ones."""
     from grader.report import targets
 
-    if hint:
-        return _show_hint(_load(exercise))
     chosen = {"--json": json, "--junit": junit, "--html": html}
     wanted = {option: path for option, path in chosen.items() if path is not None}
+    if hint:
+        if wanted:
+            raise typer.BadParameter(f"--hint grades nothing, so there is nothing for {next(iter(wanted))}.")
+        return _show_hint(_load(exercise), exercise)
     targets.check(wanted)
     loaded = _load(exercise)
     grade = grade_submission(loaded, submission or _typed(loaded), gpus, use_cache=not no_cache)
     if targets.STANDARD_OUTPUT not in wanted.values():
-        _show(grade)
+        _show(grade, loaded, exercise)
     _write(grade, wanted)
     return exit_code(grade)
 
@@ -108,9 +118,6 @@ def grade_command(
 @app.command("list")
 def list_command() -> int:
     """List the exercises."""
-    from rich.padding import Padding
-    from rich.text import Text
-
     from grader.course import exercises
     from grader.exercise import BrokenExercise, load_exercise
 
@@ -122,8 +129,9 @@ def list_command() -> int:
             lines = exercise.title, exercise.summary
         except BrokenExercise as problem:
             lines, broken = ("(broken)", problem.summary), True
-        console.print(Text(f"{exercises.shown(folder)}: {lines[0]}"))
-        console.print(Padding(Text(lines[1]), (0, 0, 0, 2)))
+        console.print(f"{exercises.shown(folder)}: {lines[0]}", markup=False, soft_wrap=True)
+        for line in textwrap.wrap(lines[1], console.width - 2):
+            console.print(f"  {line}", markup=False, soft_wrap=True)
     return USAGE if broken else PASSED
 
 
@@ -193,31 +201,42 @@ def _typed(exercise: Exercise) -> Path:
     return Path(exercises.shown(exercise.folder / exercise.script))
 
 
-def _show_hint(exercise: Exercise) -> int:
-    from rich.padding import Padding
-    from rich.text import Text
+def _show_hint(exercise: Exercise, typed: str) -> int:
+    """Show the next hint; all of them once the last was shown, or where that cannot be remembered."""
+    from grader.course import hints
 
-    from grader.course.hints import next_hint
-    from grader.report.terminal import WIDEST
-
-    hint = next_hint(exercise)
-    console = _console()
-    again = "" if hint.new else " (shown before)"
+    hint = hints.next_hint(exercise)
+    console, total = _console(), hint.total
+    command = f"grade {shlex.quote(typed)} --hint"
+    if not hint.new or not hint.kept:
+        for number in range(1, total + 1):
+            _print_hint(console, f"Hint {number} of {total}", hints.text(exercise, number))
+        if not hint.kept:
+            console.print("Here are all: which of them were shown cannot be kept.", style="dim")
+        return PASSED
+    _print_hint(console, f"Hint {hint.number} of {total}", hint.text)
     if hint.remaining:
-        rest = f"{hint.remaining} more remain{'s' * (hint.remaining == 1)}; `--hint` again shows the next."
+        rest = f"{hint.remaining} more remain{'s' * (hint.remaining == 1)}; `{command}` shows the next."
     else:
-        rest = "No hints remain."
-    console.print(Text(f"Hint {hint.number} of {hint.total}{again}", "bold"))
-    console.print(Padding(Text(hint.text), (0, 0, 0, 2)), width=min(console.width, WIDEST))
-    console.print(Text(rest, "dim"))
+        rest = f"That was the last; `{command}` shows all of them again."
+    console.print(rest, style="dim", markup=False, soft_wrap=True)
     return PASSED
 
 
-def _show(grade: Grade) -> None:
+def _print_hint(console: Console, heading: str, hint: str) -> None:
+    from grader.report.terminal import WIDEST
+
+    console.print(heading, style="bold")
+    for line in textwrap.wrap(hint, min(console.width, WIDEST) - 2):
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def _show(grade: Grade, exercise: Exercise, typed: str) -> None:
+    from grader.course import hints
     from grader.report.terminal import show
 
     try:
-        show(grade, _console())
+        show(grade, _console(), typed, min(hints.left(exercise), grade.hints_available))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -243,8 +262,19 @@ def _console(*, stderr: bool = False) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")
+        stream.reconfigure(errors="replace", encoding="ascii" if _wants_ascii() else None)
     return Console(file=stream, highlight=False, emoji=False)
+
+
+def _wants_ascii() -> bool:
+    """Whether the locale is C or POSIX: Python writes UTF-8 there, which the terminal need not know."""
+    wanted = os.environ
+    if wanted.get("PYTHONIOENCODING") or wanted.get("PYTHONUTF8"):
+        return False
+    characters = wanted.get("LC_CTYPE")
+    # Under LANG=C Python sets this very value for itself (PEP 538), so it says nothing of the terminal.
+    characters = "" if characters in _COERCED else characters
+    return (wanted.get("LC_ALL") or characters or wanted.get("LANG")) in ("C", "POSIX")
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
@@ -258,7 +288,9 @@ def execute(arguments: Sequence[str]) -> int:
         command = typer.main.get_command(app)
         code = command.main(list(arguments) or ["--help"], prog_name="grade", standalone_mode=False)
         if not arguments:
-            return USAGE
+            return say(
+                "EXERCISE is missing: name one, or its folder; `grade list` shows which there are.", USAGE
+            )
     except KeyboardInterrupt:
         code = INTERRUPTED
     except Exception as problem:

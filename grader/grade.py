@@ -44,6 +44,7 @@ class EpochSeconds(Frozen):
     submission: float | None = None
     saving: float | None = None  # 1 - submission / baseline
     confidence: tuple[float, float] | None = None  # of the saving
+    incomparable: str = ""  # why the two times say nothing about each other; then there is no saving
 
 
 class AccuracySummary(Frozen):

@@ -14,6 +14,7 @@ from grader.check import CheckFailed, Inconclusive, Ungradable, check, require_c
 from grader.check.difference import Difference, counted, merged, some
 from grader.check.placement import require_placement
 from grader.check.recipe import recipe_differences, training_forwards
+from grader.check.runs import baseline_incomplete
 from grader.check.work import work_differences
 from grader.check.wrapping import known_cause, require_wrapped, short_name, wrapper_of
 from grader.evidence import Evidence, RunEvidence, Runs
@@ -31,7 +32,7 @@ IDEAL_MARGIN = 0.05
 def runs(evidence: Evidence, exercise: Exercise) -> str:
     for name, run in _named_runs(evidence.baseline):
         if run.outcome != "completed":
-            raise Ungradable(f"The {name} of the untouched baseline did not complete. {run.detail}".strip())
+            raise baseline_incomplete(run, name)
     for name, run in _named_runs(evidence.submitted):
         arithmetic = name == "accuracy run" or not evidence.devices.simulated
         try:
@@ -102,7 +103,8 @@ def recipe(evidence: Evidence, exercise: Exercise) -> str:
         raise CheckFailed("\n".join([head, *(f"- {item}" for item in differences)]), site=site)
     steps = len(evidence.submitted.accuracy.optimized_steps)
     return (
-        f"Model, optimizer, precision and loss are the baseline's, and so are the samples of {steps} steps."
+        "Model, optimizer, precision and loss are the baseline's. "
+        f"In each of the {steps} steps it trained on the same images as the baseline."
     )
 
 
@@ -142,12 +144,16 @@ def speed(evidence: Evidence, exercise: Exercise) -> str:
     if not (math.isfinite(after) and after >= ideal * (1 - IDEAL_MARGIN)):
         raise CheckFailed(
             f"Not plausible: {figures}. {devices.count} GPUs cannot take less than "
-            f"{ideal:.3g} s for the same work."
+            f"{ideal:.3g} s for the same work.",
+            incomparable="so short a time is not plausible",
         )
     shirked = [item for item in _differences(evidence, exercise) if item.changes_work]
     if shirked:
         reason = shirked[0].text.partition(";")[0]
-        raise CheckFailed(f"The times do not compare, since the work is not the same ({figures}): {reason}.")
+        raise CheckFailed(
+            f"The times do not compare, since the work is not the same ({figures}): {reason}.",
+            incomparable="the work is not the same",
+        )
     saving = 1 - after / before if timing.saving is None else timing.saving
     low, high = timing.confidence or (saving, saving)
     message = f"{figures}: {_change(saving)}. Expected: at least {threshold:.0%} less."

@@ -9,7 +9,7 @@ from grader.check.isolation import run_isolated
 from grader.check.loading import load_checks
 from grader.check.plugin import JudgingPlugin, Verdict
 from grader.check.vocabulary import Check
-from grader.evidence import Evidence, RunEvidence, ScriptError, Timing
+from grader.evidence import Evidence, RunEvidence, RunOutcome, ScriptError, Timing
 from grader.exercise import Exercise
 from grader.grade import AccuracySummary, CheckResult, EpochSeconds, Grade, Outcome, Usage
 
@@ -42,7 +42,8 @@ def judge(exercise: Exercise, evidence: Evidence) -> Grade:
         plugin.verdicts.clear()
         unjudged = Verdict(Outcome.UNGRADABLE, f"Not judged on {evidence.devices.label}.", "")
     results = [_result(item, plugin.verdicts.get(item.id, unjudged), exercise) for item in checks]
-    return _grade(exercise, evidence, results)
+    incomparable = next((v.incomparable for v in plugin.verdicts.values() if v.incomparable), "")
+    return _grade(exercise, evidence, results, incomparable)
 
 
 def _result(item: Check, verdict: Verdict, exercise: Exercise) -> CheckResult:
@@ -61,7 +62,9 @@ def _result(item: Check, verdict: Verdict, exercise: Exercise) -> CheckResult:
     )
 
 
-def _grade(exercise: Exercise, evidence: Evidence, results: Sequence[CheckResult]) -> Grade:
+def _grade(
+    exercise: Exercise, evidence: Evidence, results: Sequence[CheckResult], incomparable: str
+) -> Grade:
     runs, baseline = evidence.submitted, evidence.baseline
     return Grade(
         exercise=exercise.name,
@@ -70,7 +73,7 @@ def _grade(exercise: Exercise, evidence: Evidence, results: Sequence[CheckResult
         devices=evidence.devices,
         outcome=_overall(results),
         checks=list(results),
-        epoch_seconds=_epoch_seconds(evidence.timing),
+        epoch_seconds=_epoch_seconds(evidence.timing, incomparable),
         accuracy=_accuracy(baseline.accuracy, runs.accuracy),
         baseline_usage=Usage(devices=baseline.speed.devices, spans=baseline.speed.spans),
         submission_usage=Usage(devices=runs.speed.devices, spans=runs.speed.spans),
@@ -86,12 +89,13 @@ def _overall(results: Sequence[CheckResult]) -> Outcome:
     return next((outcome for outcome in _MOST_TELLING if outcome in seen), Outcome.PASSED)
 
 
-def _epoch_seconds(timing: Timing) -> EpochSeconds:
+def _epoch_seconds(timing: Timing, incomparable: str) -> EpochSeconds:
     return EpochSeconds(
         baseline=median(timing.baseline) if timing.baseline else None,
         submission=median(timing.submission) if timing.submission else None,
-        saving=timing.saving,
-        confidence=timing.confidence,
+        saving=None if incomparable else timing.saving,
+        confidence=None if incomparable else timing.confidence,
+        incomparable=incomparable,
     )
 
 
@@ -108,4 +112,5 @@ def _accuracy(baseline: RunEvidence, submitted: RunEvidence) -> AccuracySummary:
 def _error(evidence: Evidence) -> ScriptError | None:
     """The exception to show: one of a run without arithmetic may be about its zeros, and is not shown."""
     runs = evidence.submitted
-    return runs.accuracy.error or (None if evidence.devices.simulated else runs.speed.error)
+    own_words = not evidence.devices.simulated or runs.speed.outcome is RunOutcome.OUT_OF_MEMORY
+    return runs.accuracy.error or (runs.speed.error if own_words else None)

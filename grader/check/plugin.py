@@ -25,6 +25,7 @@ class Verdict:
     message: str
     why: str
     location: str | None = None
+    incomparable: str = ""  # why the epoch times do not compare
 
 
 class _ChecksFile(pytest.Module):
@@ -117,7 +118,8 @@ class JudgingPlugin:
         match raised:
             case Finding():
                 place = str(raised.site) if raised.site else None
-                return Verdict(raised.outcome, raised.message, raised.why or subject.why, place)
+                why, incomparable = raised.why or subject.why, raised.incomparable
+                return Verdict(raised.outcome, raised.message, why, place, incomparable)
             case pytest.skip.Exception():
                 ungradable = any(self._is_ungradable(needed) for needed in subject.depends_on)
                 outcome = Outcome.UNGRADABLE if ungradable else Outcome.SKIPPED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grader.check.difference import counted
 from grader.check.vocabulary import CheckFailed, Ungradable
 from grader.evidence import RunEvidence, RunOutcome, ScriptError
 from grader.grade import Outcome
@@ -33,26 +34,54 @@ def require_completed(run: RunEvidence, name: str, *, values_are_real: bool = Tr
     if run.outcome is RunOutcome.COMPLETED:
         return
     if run.outcome is RunOutcome.UNGRADABLE:
-        raise Ungradable(f"The grader could not carry out the {name}. {run.detail}".strip())
+        raise Ungradable(f"The grader could not carry out the {name}. {sentence(run.detail)}".strip())
     parts = [_ENDINGS[run.outcome].format(name=name, seconds=run.wall_seconds)]
-    if run.outcome is not RunOutcome.TIMEOUT:
-        parts.append(run.detail)
+    if run.outcome is RunOutcome.TIMEOUT:
+        parts.append(_stopped(run))
+    else:
+        parts.append(sentence(run.detail))
     error = run.error
     if error is not None:
         own_words = values_are_real or run.outcome is RunOutcome.OUT_OF_MEMORY
         parts.append(_told(error) if own_words else _told_without_values(error))
+    site = error.site if error else run.stopped_at
     message = " ".join(part for part in parts if part)
-    raise CheckFailed(message, site=error.site if error else None, outcome=_OUTCOMES[run.outcome])
+    raise CheckFailed(message, site=site, outcome=_OUTCOMES[run.outcome])
+
+
+def baseline_incomplete(run: RunEvidence, name: str) -> Ungradable:
+    """The finding that the exercise's own baseline did not complete: nothing can be held against it."""
+    text = f"The {name} of the untouched baseline did not complete"
+    if run.outcome is not RunOutcome.TIMEOUT:
+        return Ungradable(f"{text}: {run.detail.strip().rstrip('.')}." if run.detail.strip() else f"{text}.")
+    return Ungradable(
+        f"{text}: still running after {run.wall_seconds:.0f} s. "
+        "The limit is limits.seconds in exercise.yaml; a busy machine needs more."
+    )
+
+
+def sentence(text: str) -> str:
+    """Return a remark with a capital letter and a full stop; nothing of nothing."""
+    text = text.strip()
+    return text and text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
+
+
+def _stopped(run: RunEvidence) -> str:
+    """What was seen of a run until its time was up, and what that suggests."""
+    steps = len(run.optimized_steps)
+    seen = f"{counted(steps, 'training step')} had been taken" if steps else "No training step had been taken"
+    place = f", and it was at {run.stopped_at}" if run.stopped_at else ""
+    return f"{seen}{place}.\nWhat to do: Look for a loop whose end is never reached, or that does too much."
 
 
 def _told(error: ScriptError) -> str:
-    """The exception in its first and last line: torch puts a replica's whole traceback into a message."""
+    """The exception in its first and last line: torch puts a replica's whole traceback into a message.
+
+    What it means stands in the grade's `error`, once.
+    """
     lines = [line.strip() for line in error.message.splitlines() if line.strip()]
     words = " ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
-    parts = [f"{error.type}: {words}" if words else error.type, error.explanation]
-    if error.look_at:
-        parts.append(f"Look at: {error.look_at}")
-    return "\n".join(part for part in parts if part)
+    return f"{error.type}: {words}" if words else error.type
 
 
 def _told_without_values(error: ScriptError) -> str:

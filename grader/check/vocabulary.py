@@ -41,18 +41,26 @@ class Check:
 class Finding(Exception):
     """A verdict other than "passed": what was seen, what was expected, and where.
 
-    `why` replaces the check's own `why` where a particular mistake has a better reason.
+    `why` replaces the check's own `why` where a particular mistake has a better reason. `incomparable`
+    says why the epoch times of baseline and submission do not compare, where that was found.
     """
 
     outcome = Outcome.FAILED
 
     def __init__(
-        self, message: str, *, site: Site | None = None, why: str = "", outcome: Outcome | None = None
+        self,
+        message: str,
+        *,
+        site: Site | None = None,
+        why: str = "",
+        outcome: Outcome | None = None,
+        incomparable: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
         self.site = site
         self.why = why
+        self.incomparable = incomparable
         self.outcome = outcome or type(self).outcome
 
 

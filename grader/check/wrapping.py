@@ -169,8 +169,21 @@ def _never_wrapped(
     return CheckFailed(
         f"The model was never wrapped: {share} ran on a plain {first.model} on "
         f"{some(sorted(first.rows_per_device)) or first.input_device}. "
-        f"Expected: torch.nn.DataParallel around the model, over all {evidence.devices.count} GPUs.",
+        f"Expected: torch.nn.DataParallel around the model, over all {evidence.devices.count} GPUs."
+        + _where_it_is_built(run, first),
         site=first.site,
+    )
+
+
+def _where_it_is_built(run: RunEvidence, first: Forward) -> str:
+    """Advice that leads from the call, which is what was seen, to the model's construction; "" without."""
+    site = next((optimizer.site for optimizer in run.optimizers if optimizer.site), None)
+    if site is None:
+        return ""
+    seen = f" ({first.site} only calls it)" if first.site else ""
+    return (
+        "\nWhat to do: Look at the line that builds the model, before the optimizer takes its parameters "
+        f"at {site}{seen}."
     )
 
 

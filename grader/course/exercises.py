@@ -67,4 +67,4 @@ def _sentence(text: str, path: Path, exercises: list[Path]) -> str:
         return f"{what}; did you mean {names[near[0]]}?"
     if names:
         return f"{what}; the exercises are: {', '.join(names.values())}."
-    return f"{what}; give the path of a folder that does."
+    return f"{what}; give the path of a folder that holds {SPECIFICATION}."

@@ -21,6 +21,7 @@ class Hint(NamedTuple):
     number: int  # from 1
     total: int
     new: bool  # False where it had been shown before
+    kept: bool = True  # False where it could not be remembered that it was shown
 
     @property
     def remaining(self) -> int:
@@ -30,13 +31,22 @@ class Hint(NamedTuple):
 
 def next_hint(exercise: Exercise) -> Hint:
     """Return the next hint and remember that it was shown."""
-    shown = _read()
-    key, total = _key(exercise), len(exercise.hints)
-    before = min(shown.get(key, 0), total)
+    shown, total = _read(), len(exercise.hints)
+    before = total - left(exercise)
     number = min(before + 1, total)
-    if number != before:
-        _write({**shown, key: number})
-    return Hint(" ".join(exercise.hints[number - 1].split()), number, total, number != before)
+    new = number != before
+    kept = not new or _write({**shown, _key(exercise): number})
+    return Hint(text(exercise, number), number, total, new, kept)
+
+
+def left(exercise: Exercise) -> int:
+    """Return how many hints have not been shown yet."""
+    return max(len(exercise.hints) - _read().get(_key(exercise), 0), 0)
+
+
+def text(exercise: Exercise, number: int) -> str:
+    """Return a hint, counted from 1, as one paragraph."""
+    return " ".join(exercise.hints[number - 1].split())
 
 
 def _file() -> Path:
@@ -60,11 +70,13 @@ def _read() -> dict[str, int]:
     return {key: count for key, count in found.items() if isinstance(count, int) and count >= 0}
 
 
-def _write(shown: dict[str, int]) -> None:
-    """Keep the numbers; where nothing can be written, the next command starts from the first hint."""
+def _write(shown: dict[str, int]) -> bool:
+    """Keep the numbers, and return whether that was possible."""
     with contextlib.suppress(OSError):
         _file().parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=_file().parent, prefix=".new-")
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(shown, file, indent=1, sort_keys=True)
         os.replace(temporary, _file())
+        return True
+    return False

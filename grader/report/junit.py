@@ -61,7 +61,9 @@ def _properties(grade: Grade) -> Xml.Element:
 
 
 def _case(grade: Grade, check: CheckResult) -> Xml.Element:
-    case = Xml.Element("testcase", {"classname": grade.exercise, "name": check.title, "time": "0"})
+    case = Xml.Element(
+        "testcase", {"classname": grade.exercise, "name": f"{check.id}: {check.title}", "time": "0"}
+    )
     if check.outcome in _ELEMENTS:
         place = f"{check.location}: " if check.location else ""
         message = clean(place + check.message)

@@ -6,9 +6,11 @@ script prints can neither restyle the report nor pass for a part of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import groupby
 
-from rich.cells import chop_cells
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
@@ -23,12 +25,14 @@ OUTPUT_LINES = 12
 TRACEBACK_LINES = 30
 LONGEST_LINE = 300  # characters
 
+_MARKERS = re.compile(r"\s*[~^][~^ ]*")  # what Python puts below a line of a traceback
+
 _STYLES = {Outcome.PASSED: "green", Outcome.SKIPPED: "dim", Outcome.INCONCLUSIVE: "yellow"}
 
 
-def show(grade: Grade, console: Console) -> None:
-    """Print the report of a grade."""
-    report = _Report(grade, min(console.width, WIDEST), console.options.ascii_only)
+def show(grade: Grade, console: Console, exercise: str = "", hints_left: int | None = None) -> None:
+    """Print the report of a grade; `exercise` and `hints_left` are as in `words.next_step`."""
+    report = _Report(grade, console, words.next_step(grade, exercise, hints_left))
     if console.is_terminal:
         report.print(console)
         return
@@ -39,8 +43,10 @@ def show(grade: Grade, console: Console) -> None:
 
 
 class _Report:
-    def __init__(self, grade: Grade, width: int, ascii_only: bool) -> None:
-        self.grade, self.width, self.ascii_only = grade, width, ascii_only
+    def __init__(self, grade: Grade, console: Console, further: str) -> None:
+        self.grade, self.console, self.further = grade, console, further
+        self.width, self.ascii_only = min(console.width, WIDEST), console.options.ascii_only
+        self.more = "..." if self.ascii_only else "…"
 
     def print(self, console: Console) -> None:
         """Print all parts, a blank line between them."""
@@ -104,13 +110,23 @@ class _Report:
             ("  held-out images", accuracy.baseline_validation, accuracy.validation),
         ):
             table.add_row(name, words.percent(before), words.percent(after))
-        return table
+        return Group(table, Padding(Text(words.HELD_OUT, "dim"), (0, 0, 0, 2)))
 
     def checks(self) -> RenderableType:
         shown = self.grade.checks
         indent = 2 + max(len(words.MARKS[check.outcome].word) for check in shown) + 2
         heading = Text("Checks", "bold")
-        return Group(heading, *(self.check(check, indent) for check in shown))
+        alike = (list(group) for _, group in groupby(shown, _undecided))
+        return Group(heading, *(line for group in alike for line in self.group(group, indent)))
+
+    def group(self, checks: list[CheckResult], indent: int) -> Iterator[RenderableType]:
+        """Neighbours that were not judged for the same reason: a line each, and the reason once."""
+        if len(checks) == 1 or _undecided(checks[0]) == checks[0].id:
+            yield from (self.check(check, indent) for check in checks)
+            return
+        for check in checks[:-1]:
+            yield self.check(check.model_copy(update={"message": ""}), indent)
+        yield self.check(checks[-1], indent)
 
     def check(self, check: CheckResult, indent: int) -> RenderableType:
         mark, style = words.MARKS[check.outcome], _style(check.outcome)
@@ -140,31 +156,44 @@ class _Report:
         if error.explanation:
             parts.append(Padding(_prose(error.explanation), (0, 0, 0, 2)))
         if error.look_at:
-            advice = Text.assemble(("What to look at: ", "italic"), _prose(error.look_at))
+            advice = Text.assemble((f"{words.ADVICE}: ", "italic"), _prose(error.look_at))
             parts.append(Padding(advice, (0, 0, 0, 2)))
         text = error.traceback if error.traceback.strip() else f"{error.type}: {error.message}"
-        return Group(*parts, *self.quoted(text, TRACEBACK_LINES))
+        return Group(*parts, *self.quoted(text, TRACEBACK_LINES, code=True))
 
     def output(self) -> RenderableType:
         simulated = self.grade.devices.simulated
         aside = f" (its times are {words.origin(self.grade.devices)} times)" if simulated else ""
         heading = Text.assemble(("The script printed", "bold"), (aside, "dim"))
-        return Group(heading, *self.quoted(self.grade.output, OUTPUT_LINES))
+        run = Padding(Text(words.OUTPUT_RUN, "dim"), (0, 0, 0, 2))
+        return Group(heading, run, *self.quoted(self.grade.output, OUTPUT_LINES))
 
-    def quoted(self, text: str, limit: int) -> Iterator[RenderableType]:
-        """The last lines of a text that is not ours, behind a bar; a very long line is cut."""
+    def quoted(self, text: str, limit: int, *, code: bool = False) -> Iterator[RenderableType]:
+        """The last lines of a text that is not ours, behind a bar; a very long line is cut.
+
+        Lines are folded between words; `code` says that the indented ones are code, which is cut instead.
+        """
         lines = words.clean(text).strip("\n").split("\n")
-        bar, more = ("| ", "...") if self.ascii_only else ("│ ", "…")
+        bar = "| " if self.ascii_only else "│ "
         if len(lines) > limit:
             left_out = len(lines) - limit
-            yield Text(f"  {bar}{more} {left_out} line{'s' * (left_out != 1)} above left out", "dim")
-        room = self.width - 4
+            yield Text(f"  {bar}{self.more} {left_out} line{'s' * (left_out != 1)} above left out", "dim")
+        cut = False  # whether the code that a line of markers belongs to was cut
         for line in lines[-limit:]:
-            pieces = chop_cells(line[:LONGEST_LINE], room) or [""]
-            if len(line) > LONGEST_LINE:
-                pieces.append(more)
-            for piece in pieces:
+            if cut and _MARKERS.fullmatch(line):
+                continue
+            cut = code and line[:1] == " " and cell_len(line) > self.width - 4
+            for piece in [self.shortened(line)] if cut else self.folded(line):
                 yield Text.assemble("  ", (bar, "dim"), piece, no_wrap=True, overflow="crop")
+
+    def shortened(self, line: str) -> str:
+        """A line cut to the room behind the bar."""
+        return set_cell_size(line, self.width - 4 - len(self.more)).rstrip() + self.more
+
+    def folded(self, line: str) -> list[str]:
+        """A line as the lines that it takes behind the bar."""
+        pieces = Text(line[:LONGEST_LINE]).wrap(self.console, self.width - 4, overflow="fold")
+        return [piece.plain for piece in pieces] + [self.more] * (len(line) > LONGEST_LINE)
 
     def notes(self) -> RenderableType:
         table = Table.grid(padding=(0, 1, 0, 0))
@@ -177,8 +206,13 @@ class _Report:
         style = f"bold {_style(grade.outcome)}"
         line = Text.assemble((words.headline(grade), style), "  ", words.verdict(grade))
         rule = Rule(style="dim", characters="-" if self.ascii_only else "─")
-        further = words.next_step(grade)
-        return Group(rule, line, _prose(further)) if further else Group(rule, line)
+        return Group(rule, line, _prose(self.further)) if self.further else Group(rule, line)
+
+
+def _undecided(check: CheckResult) -> str:
+    """What neighbouring checks share that were not judged for one reason; the own id of any other."""
+    judged = check.outcome not in (Outcome.SKIPPED, Outcome.UNGRADABLE)
+    return check.id if judged or check.location else f"{check.outcome}: {check.message}"
 
 
 def _style(outcome: Outcome) -> str:

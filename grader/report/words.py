@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import NamedTuple
 
 from grader.devices import Devices
@@ -115,7 +116,12 @@ def size(count: float) -> str:
 
 
 def saving(grade: Grade) -> str:
-    """ "44.4% less time per epoch", with the interval where it was measured with noise; or nothing."""
+    """ "44.4% less time per epoch", with the interval where it was measured with noise; or nothing.
+
+    Where the two times say nothing about each other, it says why.
+    """
+    if grade.epoch_seconds.incomparable:
+        return f"not comparable: {grade.epoch_seconds.incomparable}"
     share, confidence = grade.epoch_seconds.saving, grade.epoch_seconds.confidence
     if share is None:
         return ""
@@ -133,10 +139,23 @@ def origin(devices: Devices) -> str:
     return f"simulated {devices.profile}" if devices.simulated else devices.profile
 
 
-def next_step(grade: Grade) -> str:
-    """What the learner can do now, in one sentence; nothing where all is done."""
-    if grade.outcome in (Outcome.PASSED, Outcome.UNGRADABLE) or not grade.hints_available:
+def next_step(grade: Grade, exercise: str = "", hints_left: int | None = None) -> str:
+    """What the learner can do now, in one sentence; nothing where all is done.
+
+    `exercise` is what was typed for the exercise (its name where left out), `hints_left` the number of
+    hints not shown yet (all of them where left out).
+    """
+    count = grade.hints_available if hints_left is None else hints_left
+    if grade.outcome in (Outcome.PASSED, Outcome.UNGRADABLE) or not count:
         return ""
-    count = grade.hints_available
-    plural = "hints, one at a time" if count > 1 else "hint"
-    return f"Stuck? `grade {grade.exercise} --hint` shows {'the' if count == 1 else f'{count}'} {plural}."
+    if count < grade.hints_available:
+        what = "the last hint" if count == 1 else f"{count} more hints, one at a time"
+    else:
+        what = "the hint" if count == 1 else f"{count} hints, one at a time"
+    return f"Stuck? `grade {shlex.quote(exercise or grade.exercise)} --hint` shows {what}."
+
+
+ADVICE = "What to do"  # the label of what an error asks for
+
+HELD_OUT = "Held-out images are neither the script's training nor its validation images."
+OUTPUT_RUN = "The accuracy run, on a small data set; the seconds per epoch are those of the full-size run."
