@@ -68,10 +68,10 @@ class Thresholds(Specified):
         0.03, description="how far the accuracy may fall short of the baseline's, 0.03 for 3 points"
     )
     loss_tolerance: Share = Field(
-        0.05, description="how far a step's loss may be from the baseline's, as a share, 0.05 for 5 %"
+        0.02, description="how far a step's loss may be from the baseline's, as a share, 0.02 for 2 %"
     )
     weights_tolerance: Share = Field(
-        0.25, description="how far the weights may be from the baseline's, as a share of how far those moved"
+        0.06, description="how far the weights may be from the baseline's, as a share of how far those moved"
     )
 
 

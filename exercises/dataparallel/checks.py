@@ -154,6 +154,7 @@ def speed(evidence: Evidence, exercise: Exercise) -> str:
             f"The times do not compare, since the work is not the same ({figures}): {reason}.",
             incomparable="the work is not the same",
         )
+    _require_as_much_computed(evidence)
     saving = 1 - after / before if timing.saving is None else timing.saving
     low, high = timing.confidence or (saving, saving)
     message = f"{figures}: {_change(saving)}. Expected: at least {threshold:.0%} less."
@@ -165,6 +166,21 @@ def speed(evidence: Evidence, exercise: Exercise) -> str:
             "grade again when the GPUs are idle."
         )
     raise CheckFailed(message)
+
+
+def _require_as_much_computed(evidence: Evidence) -> None:
+    """On simulated GPUs the time that each was busy is known: several do not do the same work in less."""
+    before, after = (
+        sum(device.busy_seconds for device in runs.speed.devices)
+        for runs in (evidence.baseline, evidence.submitted)
+    )
+    if evidence.devices.simulated and after < before * (1 - IDEAL_MARGIN):
+        raise CheckFailed(
+            f"The times do not compare: all GPUs together computed and copied for {after:.3g} s, where the "
+            f"baseline's work keeps one busy for {before:.3g} s ({evidence.devices.label}). Expected: the "
+            "same work, with its rows on all GPUs.",
+            incomparable="the work is not the same",
+        )
 
 
 def _change(saving: float) -> str:

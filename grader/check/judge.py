@@ -13,6 +13,8 @@ from grader.evidence import Evidence, RunEvidence, RunOutcome, ScriptError, Timi
 from grader.exercise import Exercise
 from grader.grade import AccuracySummary, CheckResult, EpochSeconds, Grade, Outcome, Usage
 
+MESSAGE_LIMIT = 2000  # characters
+
 # A grade is named after the first of these that one of its checks has.
 _MOST_TELLING = (
     Outcome.UNGRADABLE,
@@ -55,11 +57,16 @@ def _result(item: Check, verdict: Verdict, exercise: Exercise) -> CheckResult:
         outcome=verdict.outcome,
         score=points if verdict.outcome is Outcome.PASSED else 0,
         max_score=0 if verdict.outcome is Outcome.UNGRADABLE else points,
-        message=verdict.message,
+        message=_shortened(verdict.message),
         why=verdict.why,
         location=verdict.location,
         depends_on=list(item.depends_on),
     )
+
+
+def _shortened(message: str) -> str:
+    """A message for people: names and values in it are the script's, and may be of any length."""
+    return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 2] + " …"
 
 
 def _grade(

@@ -6,6 +6,7 @@ Architecture, optimizer, precision and loss are here; how much was trained on wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,14 @@ from grader.check.difference import Difference, some
 from grader.evidence import Architecture, Forward, Optimizer, RunEvidence
 
 # Which kernel carries out the update, and what a scheduler notes down: the update itself is the same.
-_NOT_HYPERPARAMETERS = {"foreach", "fused", "capturable", "differentiable", "initial_lr"}
+_NOT_HYPERPARAMETERS = {
+    "foreach", "fused", "capturable", "differentiable", "initial_lr", "param_names",
+}  # fmt: skip
+# Layers without parameters that a forward may as well call as functions; what they compute shows in the loss.
+_AS_GOOD_AS_FUNCTIONS = {
+    "ReLU", "MaxPool2d", "Flatten", "Identity", "Sequential", "ModuleList", "CrossEntropyLoss", "NLLLoss",
+    "LogSoftmax",
+}  # fmt: skip
 
 
 def recipe_differences(
@@ -94,9 +102,8 @@ def _prefix(expected: Architecture, seen: Architecture) -> str:
 
 def _layers(expected: Architecture, seen: Architecture, prefix: str) -> Iterator[Difference]:
     """Compare the classes of the layers; the name of the model's own class is free."""
-    wanted = {name: kind for name, kind in expected.modules.items() if name}
-    own = {name.removeprefix(prefix): kind for name, kind in seen.modules.items() if name.startswith(prefix)}
-    own.pop("", None)
+    wanted = _own_layers(expected, "")
+    own = _own_layers(seen, prefix)
     changed = [name for name in wanted if name in own and own[name] != wanted[name]]
     if changed:
         name = changed[0]
@@ -108,6 +115,14 @@ def _layers(expected: Architecture, seen: Architecture, prefix: str) -> Iterator
     missing = [f"{name} ({wanted[name]})" for name in wanted if name not in own]
     if missing:
         yield Difference("architecture", f"architecture: without the layers {some(missing)}", True)
+
+
+def _own_layers(architecture: Architecture, prefix: str) -> dict[str, str]:
+    return {
+        name.removeprefix(prefix): kind
+        for name, kind in architecture.modules.items()
+        if name.removeprefix(prefix) and name.startswith(prefix) and kind not in _AS_GOOD_AS_FUNCTIONS
+    }
 
 
 def _shape(shape: list[int]) -> str:
@@ -140,10 +155,17 @@ def _hyperparameters(wanted: Optimizer, seen: Optimizer) -> Iterator[Difference]
     for group in seen.hyperparameters:
         for name in [*expected, *(name for name in group if name not in expected)]:
             before, after = expected.get(name), group.get(name)
-            if name not in _NOT_HYPERPARAMETERS and before != after:
+            if name not in _NOT_HYPERPARAMETERS and not _same(before, after):
                 what = "learning rate" if name == "lr" else name
                 text = f"{what}: {_shown(after)} instead of {_shown(before)}"
                 yield Difference(f"optimizer {name}", text, site=seen.site)
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Whether two values are equal, up to the rounding of a number that was kept as float32."""
+    if isinstance(before, float) and isinstance(after, float):
+        return math.isclose(before, after, rel_tol=1e-6)
+    return bool(before == after)
 
 
 def _covered(wanted: Optimizer, run: RunEvidence, optimizers: list[Optimizer]) -> Iterator[Difference]:

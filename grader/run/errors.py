@@ -67,6 +67,13 @@ def clean(text: str, folder: Path) -> str:
     return "\n".join(kept)
 
 
+def short_account(fault: BaseException) -> str:
+    """A fault of the grader's own in one line, with its place."""
+    frames = traceback.extract_tb(fault.__traceback__)
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+    return f"{type(fault).__name__} at {place}: {_told(fault)[:300]}"
+
+
 def _told(fault: BaseException) -> str:
     try:
         return str(fault)

@@ -29,6 +29,7 @@ class Request:
     machine: str | None  # simulated machine, None for real GPUs
     data: str  # EXERCISE_DATA
     limits: Limits
+    math: bool | None = None  # arithmetic on simulated GPUs; by default in accuracy runs only
 
 
 @dataclass
@@ -110,6 +111,7 @@ class Exchange:
             "folder": folder,
             "run": request.run,
             "machine": request.machine,
+            "math": request.run == "accuracy" if request.math is None else request.math,
             "environment": {"EXERCISE_DATA": request.data, "HOME": folder, "TMPDIR": folder},
             "token": self.token,
             "tasks": request.limits.tasks,

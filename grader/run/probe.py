@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from grader import simgpu
 from grader.run import entrypoints, integrity, observe
-from grader.run.errors import source_line
+from grader.run.errors import short_account, source_line
 from grader.run.fences import Fences
 from grader.run.wrappers import Wrappers, is_data_parallel
 
@@ -82,7 +82,7 @@ class Probe:
                 self._current = None
         if record is not None:
             with self._ours():
-                self._end(record, output)
+                self._end(record, module, output)
         return output
 
     def _is_part_of_current(self, outer: nn.Module | None, module: nn.Module) -> bool:
@@ -102,7 +102,7 @@ class Probe:
             self._current = None
         if record is not None:
             with self._ours():
-                self._end(record, output)
+                self._end(record, module, output)
         return output
 
     @contextlib.contextmanager
@@ -117,11 +117,11 @@ class Probe:
             if replaced := self._differences(self._untouched):
                 said = f"the script replaced {', '.join(replaced[:4])}, on which its observation rests"
                 self.channel.give_up("killed", said)
-            self.channel.give_up("ungradable", traceback.format_exc())
+            self.channel.give_up("ungradable", short_account(fault))
 
     def _begin(self, module: nn.Module, args: Any, kwargs: Any, path: str = "") -> dict[str, Any] | None:
         """Start the record of a training forward; None for losses, validation and foreign modules."""
-        if not (torch.is_grad_enabled() and module.training):
+        if not torch.is_grad_enabled():
             return None
         core, found, wrapper = self.wrappers.resolve(module)
         path = path or found
@@ -147,13 +147,12 @@ class Probe:
             "samples": self._samples(tensor),
             "backwards": 0,
             "site": self.site(),
+            "training": module.training,
         }
-        self.model = module
-        self._precision = self._precision or observe.precision()
         self._current = record
         return record
 
-    def _end(self, record: dict[str, Any], output: Any) -> None:
+    def _end(self, record: dict[str, Any], module: nn.Module, output: Any) -> None:
         tensor = observe.first_tensor(output)
         if record["path"] == "partial":  # the parts outside the wrapper ran where the output lies
             record["rows_per_device"] = record["rows_per_device"] or {record["input_device"]: record["rows"]}
@@ -164,6 +163,8 @@ class Probe:
         def gradient_arrived(_: torch.Tensor) -> None:
             passes.add(self._passes)  # once for each backward pass, whichever outputs it reaches
             record["backwards"] = len(passes)
+            self.model = module
+            self._precision = self._precision or observe.precision()
 
         for result in observe.tensors(output):
             if result.requires_grad:
@@ -214,9 +215,13 @@ class Probe:
 
     def _close_step(self, optimized: bool, optimizer: Any = None) -> None:
         rates = [float(group["lr"]) for group in optimizer.param_groups] if optimizer else []
+        # In evaluation mode and without a gradient it was a validation that did not switch gradients off.
+        trained = [forward for forward in self._forwards if forward.pop("training") or forward["backwards"]]
+        if not optimized and not trained:
+            return
         step = {
             "epoch": self.fences.epoch,
-            "forwards": self._forwards,
+            "forwards": trained,
             "optimized": optimized,
             "parameters_with_gradient": self._gradients if optimized else 0,
             "learning_rates": rates,

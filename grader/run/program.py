@@ -7,14 +7,13 @@ import faulthandler
 import json
 import os
 import sys
-import traceback
 import types
 from pathlib import Path
 from typing import Any
 
 from grader import simgpu
 from grader.run import sandbox, sentry
-from grader.run.errors import STUCK_FILE, describe
+from grader.run.errors import STUCK_FILE, describe, short_account
 from grader.run.fences import RunStopped
 from grader.run.probe import Probe
 
@@ -51,8 +50,8 @@ def run_script(request: dict[str, Any], records: int, replies: int) -> None:
     channel = Channel(records, replies, request["token"])
     try:
         _run_script(request, channel)
-    except BaseException:  # not the script's: what it raises is caught where it runs
-        channel.give_up("ungradable", traceback.format_exc())
+    except BaseException as fault:  # not the script's: what it raises is caught where it runs
+        channel.give_up("ungradable", short_account(fault))
 
 
 def _run_script(request: dict[str, Any], channel: Channel) -> None:
@@ -67,10 +66,19 @@ def _run_script(request: dict[str, Any], channel: Channel) -> None:
         outcome, error = _execute(folder, request["script"], probe)
         with simgpu.unobserved():
             weights = outcome == "completed" and _save_weights(probe, folder / "weights.safetensors")
-            probe.finish()
+            _finish(probe, channel)
             _flush()
             channel.send("end", outcome=outcome, error=error, weights=weights)
             _exit(0)
+
+
+def _finish(probe: Probe, channel: Channel) -> None:
+    """Send the summary; a model or a torch that cannot be looked at any more is the script's doing."""
+    try:
+        probe.finish()
+    except Exception as fault:
+        said = f"it left torch or its model in a state that cannot be observed ({type(fault).__name__})"
+        channel.give_up("killed", said)
 
 
 def _note_where_time_ends(seconds: float, folder: Path) -> None:
@@ -95,7 +103,7 @@ def _machine(request: dict[str, Any]) -> Any:
     """A context manager that gives the simulated machine, or None for real GPUs."""
     if request["machine"] is None:
         return contextlib.nullcontext()
-    return simgpu.simulate(request["machine"], math=request["run"] == "accuracy")
+    return simgpu.simulate(request["machine"], math=request["math"])
 
 
 def _execute(folder: Path, script: str, probe: Probe) -> tuple[str, dict[str, Any] | None]:
@@ -107,7 +115,7 @@ def _execute(folder: Path, script: str, probe: Probe) -> tuple[str, dict[str, An
     main.__dict__.update(__file__=str(path), __builtins__=__builtins__)
     sys.modules["__main__"] = main
     # Without arithmetic a value that is read is 0, and an assertion about one would say nothing.
-    optimize = 1 if probe.machine is not None and not probe.accuracy else 0
+    optimize = 1 if probe.machine is not None and not probe.machine.math else 0
     try:
         exec(compile(path.read_bytes(), str(path), "exec", optimize=optimize), main.__dict__)
     except SystemExit as stop:

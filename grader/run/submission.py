@@ -21,6 +21,12 @@ def files(exercise: Exercise, submission: Path | None) -> tuple[Path, list[Path]
     other file stands alone, so that one of many in a folder cannot import its neighbours.
     """
     path = submission if submission is not None else exercise.folder / exercise.script
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as problem:
+        raise SubmissionMissing(f"{str(path)[:200]} cannot be read: {problem.strerror}.") from None
     if path.is_dir():
         path = path / exercise.script
         if not path.is_file():

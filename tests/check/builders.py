@@ -109,6 +109,9 @@ def steps(batches: list[int], epochs: int, wrapped: bool, values: bool) -> list[
     return made
 
 
+WORK = 0.9  # seconds that one epoch's work keeps GPUs busy, all together
+
+
 def run(batches: list[int], epochs: int, wrapped: bool, values: bool, seconds: float) -> RunEvidence:
     """One completed run."""
     epoch = Epoch(
@@ -137,7 +140,10 @@ def run(batches: list[int], epochs: int, wrapped: bool, values: bool, seconds: f
         precision={"float32_matmul_precision": "highest"},
         accuracy=Accuracy(train=0.9, validation=0.88) if values else None,
         weights_difference=0.02 if values and wrapped else None,
-        devices=[DeviceUse(device=f"cuda:{i}", busy_seconds=seconds) for i in range(2)],
+        devices=[
+            DeviceUse(device="cuda:0", busy_seconds=WORK / 2 if wrapped else WORK),
+            DeviceUse(device="cuda:1", busy_seconds=WORK / 2 if wrapped else 0.0),
+        ],
     )
 
 

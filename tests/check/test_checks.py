@@ -9,7 +9,7 @@ import pytest
 
 from grader.check import judge
 from grader.devices import DeviceKind, Devices
-from grader.evidence import Evidence, RunOutcome, Site, Step, TensorFacts, Timing
+from grader.evidence import DeviceUse, Evidence, RunOutcome, Site, Step, TensorFacts, Timing
 from grader.exercise import Exercise, load_exercise
 from grader.grade import CheckResult, Grade, Outcome
 from tests.check import builders
@@ -535,6 +535,16 @@ def timed(submission: list[float], confidence: tuple[float, float] | None = None
 
 
 class TestSpeed:
+    def test_less_computed_than_the_baseline_computes(self, exercise: Exercise) -> None:
+        idle = [DeviceUse(device="cuda:0", busy_seconds=0.45), DeviceUse(device="cuda:1", busy_seconds=0.01)]
+        given = altered(solution_evidence(), run=lambda _: {"devices": idle})
+        fails(exercise, given, "speed", "all GPUs together computed and copied for 0.46 s")
+        assert judge(exercise, given).epoch_seconds.incomparable
+
+    def test_a_message_of_any_length_is_cut(self, exercise: Exercise) -> None:
+        given = ended(solution_evidence(), RunOutcome.ERROR, error=builders.script_error("x" * 100_000))
+        assert len(result(judge(exercise, given), "runs").message) <= 2000
+
     def test_a_real_gpu_is_not_called_simulated(self, exercise: Exercise) -> None:
         real = Devices(kind=DeviceKind.REAL, count=2, profile="NVIDIA T4")
         message = result(judge(exercise, solution_evidence(real)), "speed").message

@@ -57,7 +57,7 @@ def test_what_a_report_needs_is_in_the_grade(make: Make) -> None:
     assert (grade.exercise, grade.title, grade.submission) == ("exercise", "Made up", "train.py")
     assert (grade.epoch_seconds.baseline, grade.epoch_seconds.submission) == (12.0, 6.6)
     assert (grade.accuracy.validation, grade.accuracy.baseline_train) == (0.88, 0.9)
-    assert grade.submission_usage.devices[0].busy_seconds == 6.6
+    assert grade.submission_usage.devices[0].busy_seconds == 0.45
     assert (grade.output, grade.hints_available) == ("epoch 1/3\n", 2)
 
 

@@ -389,3 +389,17 @@ def test_names_and_texts_cannot_steer_a_terminal(observe):
     )
     assert evidence.error.type == "clear"
     assert "\x1b" not in evidence.model_dump_json() and "\\u001b" not in evidence.model_dump_json()
+
+
+def test_validation_that_does_not_switch_gradients_off_is_no_training(observe):
+    loop = _loop().replace("    with torch.no_grad():\n", "    model.eval()\n    if True:\n")
+    loop = loop.replace(
+        "    for images, targets in train:", "    model.train()\n    for images, targets in train:"
+    )
+    evidence = observe(WRAPPED, loop=loop, epochs=2)
+    assert [len(step.forwards) for step in evidence.steps] == [1] * 6
+
+
+def test_training_in_evaluation_mode_is_training(observe):
+    evidence = observe(f"{WRAPPED}\nmodel.eval()")
+    assert [step.rows for step in evidence.optimized_steps] == [32, 32, 16]

@@ -98,3 +98,25 @@ def test_the_drivers_word_on_the_gpus(monkeypatch):
 def test_a_host_without_a_driver_has_no_gpus(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert nvml.count() == 0 and nvml.disturbances(2, set()) == []
+
+
+def test_a_script_that_depends_on_values_is_timed_with_arithmetic(small, server, tmp_path):
+    guard = "        if not torch.isfinite(loss):\n            raise RuntimeError('diverged')\n"
+    script = tmp_path / "guarded.py"
+    text = small.solution.read_text()
+    script.write_text(text.replace("        loss.backward()\n", f"{guard}        loss.backward()\n"))
+    evidence = gather(small, script, "sim", server=server)
+    assert evidence.submitted.speed.outcome is RunOutcome.COMPLETED
+    assert evidence.timing.saving > 0.4
+    assert "with arithmetic" in evidence.notes[-1]
+    assert len(evidence.submitted.speed.steps) == len(evidence.baseline.speed.steps) == 3
+
+
+def test_a_script_that_is_broken_in_the_speed_run_alone_stays_broken(small, server, tmp_path):
+    script = tmp_path / "broken.py"
+    text = small.solution.read_text()
+    script.write_text(
+        text.replace("        loss.backward()\n", "        len(loader.dataset) < 100 or 1 / 0\n")
+    )
+    evidence = gather(small, script, "sim", server=server)
+    assert evidence.submitted.speed.error.type == "ZeroDivisionError"
