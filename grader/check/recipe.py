@@ -15,7 +15,7 @@ from grader.evidence import Architecture, Forward, Optimizer, RunEvidence
 
 # Which kernel carries out the update, and what a scheduler notes down: the update itself is the same.
 _NOT_HYPERPARAMETERS = {
-    "foreach", "fused", "capturable", "differentiable", "initial_lr", "param_names",
+    "foreach", "fused", "capturable", "differentiable", "initial_lr", "param_names", "name",
 }  # fmt: skip
 # Layers without parameters that a forward may as well call as functions; what they compute shows in the loss.
 _AS_GOOD_AS_FUNCTIONS = {
@@ -185,11 +185,16 @@ def _learning_rates(baseline: RunEvidence, submitted: RunEvidence) -> Iterator[D
     """A schedule shows in the rates of the steps, not in the optimizer's own hyperparameters."""
     pairs = zip(baseline.optimized_steps, submitted.optimized_steps, strict=False)
     for number, (before, after) in enumerate(pairs, start=1):
-        wanted, got = set(before.learning_rates), set(after.learning_rates)
+        wanted, got = _rounded(before.learning_rates), _rounded(after.learning_rates)
         if wanted and got and wanted != got:
             text = f"learning rate: {_rates(got)} instead of {_rates(wanted)}, from step {number} on"
             yield Difference("optimizer lr", text, site=submitted.optimizers[0].site)
             return
+
+
+def _rounded(rates: list[float]) -> set[float]:
+    """The rates that occur, up to the rounding of one that was kept as float32."""
+    return {float(f"{rate:.6g}") for rate in rates}
 
 
 def _rates(rates: set[float]) -> str:

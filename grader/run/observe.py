@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -80,20 +80,16 @@ def gradients(used: torch.optim.Optimizer) -> int:
 
 
 def precision() -> dict[str, str]:
-    """Global switches that trade accuracy for speed."""
-    switches = {
-        "float32_matmul_precision": torch.get_float32_matmul_precision,
-        "cudnn_allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
-        "default_dtype": torch.get_default_dtype,
-    }
-    return {name: _switch(read) for name, read in switches.items()}
+    """Global switches that trade accuracy for speed.
 
-
-def _switch(read: Callable[[], Any]) -> str:
+    Not cuDNN's TF32 for convolutions: it is on by default, and switching it off only takes time.
+    """
     try:
-        return str(read()).removeprefix("torch.")
-    except RuntimeError:  # torch refuses to answer when its older and newer settings are mixed
-        return "set in two ways"
+        matmul = torch.get_float32_matmul_precision()
+    except RuntimeError:  # torch refuses to answer where its newer setting was used; ask that one
+        matmul = "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
+    default = str(torch.get_default_dtype()).removeprefix("torch.")
+    return {"float32_matmul_precision": matmul, "default_dtype": default}
 
 
 def target_device(loss: torch.Tensor) -> str | None:

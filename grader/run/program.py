@@ -11,6 +11,8 @@ import types
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save_file
+
 from grader import simgpu
 from grader.run import sandbox, sentry
 from grader.run.errors import STUCK_FILE, describe, short_account
@@ -133,12 +135,10 @@ def _execute(folder: Path, script: str, probe: Probe) -> tuple[str, dict[str, An
 
 def _save_weights(probe: Probe, path: Path) -> bool:
     """Write the trained model's state for the parent's evaluation."""
-    import safetensors.torch
-
     try:
         state = probe.weights()
         if state:
-            safetensors.torch.save_file(state, path)
+            save_file(state, path)
     except Exception:  # of a model, or a disk, that the script has bent: then there are no weights
         return False
     return bool(state)
