@@ -16,6 +16,7 @@ from grader.report.words import seconds, size
 
 WIDTH = 1000
 HEIGHT = 100
+_THINNEST = 2.0  # units of the narrowest box, so that it is seen
 _APART = 1.0  # spans of one kind with less between them are drawn as one: nobody could tell them apart
 _VERBS = {"compute": "computes", "copy": "copies", "host": "works", "wait": "waits"}
 
@@ -49,6 +50,7 @@ class Memory:
     path: str
     peak: str  # of the whole run
     capacity: str
+    scale: str  # what the full height of the drawing stands for
     summary: str
 
 
@@ -124,7 +126,9 @@ def _box(kind: str, group: list[Span], end: float) -> Box:
     names = list(dict.fromkeys(span.name for span in group))
     title = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     x = round(start * WIDTH / end, 2)
-    return Box(kind, x, max(round((stop - start) * WIDTH / end, 2), 0.5), f"{title}: {seconds(stop - start)}")
+    return Box(
+        kind, x, max(round((stop - start) * WIDTH / end, 2), _THINNEST), f"{title}: {seconds(stop - start)}"
+    )
 
 
 def _covered(spans: Iterable[Span]) -> float:
@@ -139,7 +143,7 @@ def _covered(spans: Iterable[Span]) -> float:
 def _memory(use: DeviceUse, end: float, top: int) -> Memory:
     peak, capacity = size(use.peak_bytes), size(use.capacity_bytes)
     summary = f"{use.device} holds {peak} at most, of {capacity}"
-    return Memory(use.device, _steps(use.memory, end, top), peak, capacity, summary)
+    return Memory(use.device, _steps(use.memory, end, top), peak, capacity, size(top), summary)
 
 
 def _steps(memory: list[tuple[float, int]], end: float, top: int) -> str:

@@ -151,3 +151,18 @@ def _contrast(a: str, b: str) -> float:
 
     light, dark = sorted((luminance(a), luminance(b)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
+
+
+def test_times_that_do_not_compare_are_not_drawn_as_a_success(grade: Grades) -> None:
+    solved = grade("solution")
+    times = solved.epoch_seconds.model_copy(
+        update={"incomparable": "the work is not the same", "saving": None}
+    )
+    page = render(solved.model_copy(update={"epoch_seconds": times}))
+    assert 'class="after incomparable"' in page
+    assert "not comparable: the work is not the same" in page
+    assert "less time per epoch" not in page
+
+
+def test_the_memory_of_a_gpu_has_a_scale(grade: Grades) -> None:
+    assert "full height" in render(grade("solution"))
