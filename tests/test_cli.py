@@ -303,3 +303,42 @@ def test_a_signal_unwinds_and_ends_quietly(tmp_path: Path, number: int, code: in
     assert (tmp_path / "cleared").exists()
     assert "Traceback" not in err
     assert err.count("\n") <= 1
+
+
+def test_the_c_locale_gets_ascii(run: Run, graded: Callable[[str], list[object]], monkeypatch) -> None:
+    graded("stub")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    assert not run("exercises/dataparallel")[1].isascii()
+    monkeypatch.setenv("LC_ALL", "C")
+    try:
+        assert run("exercises/dataparallel")[1].isascii()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding="utf-8")
+
+
+def test_a_hint_writes_no_report(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("exercises/dataparallel", "--hint", "--html", str(tmp_path / "report.html"))
+    assert code == 2
+    assert "--hint" in err
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_after_the_last_hint_all_are_shown_again(run: Run) -> None:
+    for _ in range(3):
+        run("exercises/dataparallel", "--hint")
+    code, out, _ = run("exercises/dataparallel", "--hint")
+    assert code == 0
+    assert all(f"Hint {number} of 3" in out for number in (1, 2, 3))
+
+
+def test_hints_are_all_shown_where_progress_cannot_be_kept(run: Run, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    code, out, _ = run("exercises/dataparallel", "--hint")
+    assert code == 0
+    assert "Hint 3 of 3" in out
+
+
+def test_a_typed_path_is_repeated_in_the_next_step(run: Run, graded: Callable[[str], list[object]]) -> None:
+    graded("stub")
+    assert "grade exercises/dataparallel --hint" in run("exercises/dataparallel")[1]
