@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 PASSED, NOT_PASSED, INTERRUPTED, TERMINATED = 0, 1, 130, 143
 
-_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # values of LC_CTYPE
 
 GRADE = "EXERCISE"  # the command that is meant where none is named
 
@@ -257,24 +256,9 @@ def _write(grade: Grade, wanted: dict[str, Path]) -> None:
 
 
 def _console(*, stderr: bool = False) -> Console:
-    """A console that never fails on a character that the stream's encoding lacks."""
-    from rich.console import Console
+    from grader.report.console import console
 
-    stream = sys.stderr if stderr else sys.stdout
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace", encoding="ascii" if _wants_ascii() else None)
-    return Console(file=stream, highlight=False, emoji=False)
-
-
-def _wants_ascii() -> bool:
-    """Whether the locale is C or POSIX: Python writes UTF-8 there, which the terminal need not know."""
-    wanted = os.environ
-    if wanted.get("PYTHONIOENCODING") or wanted.get("PYTHONUTF8"):
-        return False
-    characters = wanted.get("LC_CTYPE")
-    # Under LANG=C Python sets this very value for itself (PEP 538), so it says nothing of the terminal.
-    characters = "" if characters in _COERCED else characters
-    return (wanted.get("LC_ALL") or characters or wanted.get("LANG")) in ("C", "POSIX")
+    return console(sys.stderr if stderr else sys.stdout)
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
