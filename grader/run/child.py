@@ -17,6 +17,7 @@ from typing import Any
 
 from grader.run import sandbox
 
+KILL = b"k"  # the parent's word to end the run in progress
 _COUNT_EVERY = 0.1  # seconds between two counts of a run's processes
 ALONE = os.getpid() == 1  # first process of its own PID namespace: everything else here is a run's
 
@@ -36,7 +37,10 @@ def serve(descriptor: int) -> None:
             message, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 3)
             if not message:
                 break
-            _run(control, json.loads(message), descriptors)
+            # A word to kill may have crossed with the end of the run that it was meant for.
+            message = message.lstrip(KILL)
+            if message:
+                _run(control, json.loads(message), descriptors)
     _kill_the_rest()
     os._exit(0)
 

@@ -141,6 +141,13 @@ def test_covered_folders_are_empty_and_stay_so(tmp_path):
     assert (hidden / "solution.py").read_text() == "the answer"
 
 
+def test_a_word_to_kill_that_comes_too_late_does_not_touch_the_next_run(server, run_raw):
+    run_raw("print('first')")
+    for _ in range(3):
+        server._control.send(b"k")
+    assert run_raw("print('next')").output == b"next\n"
+
+
 def test_a_record_of_the_scripts_own_is_malformed(run_raw):
     text = """
         import os
