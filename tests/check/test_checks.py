@@ -25,7 +25,7 @@ def result(grade: Grade, id: str) -> CheckResult:
     return next(check for check in grade.checks if check.id == id)
 
 
-def fails(exercise: Exercise, evidence: Evidence, id: str, *phrases: str) -> CheckResult:
+def assert_fails(exercise: Exercise, evidence: Evidence, id: str, *phrases: str) -> CheckResult:
     """Judge, and assert that the check failed with all the phrases in its message."""
     found = result(judge(exercise, evidence), id)
     assert found.outcome is Outcome.FAILED, found
@@ -132,11 +132,11 @@ class TestRuns:
 
     def test_a_script_that_never_trains(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), run=lambda _: {"steps": []})
-        fails(exercise, given, "runs", "without a single training step")
+        assert_fails(exercise, given, "runs", "without a single training step")
 
     def test_replaced_functions_cost_all_points(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), run=lambda _: {"tampering": ["time.perf_counter"]}, only="speed")
-        fails(exercise, given, "runs", "time.perf_counter", "replaced")
+        assert_fails(exercise, given, "runs", "time.perf_counter", "replaced")
         assert judge(exercise, given).score == 0
 
 
@@ -155,45 +155,51 @@ def bypassing(code: str, built: str = "model = nn.DataParallel(model)") -> Evide
 
 class TestWrapped:
     def test_not_wrapped_at_all(self, exercise: Exercise) -> None:
-        found = fails(
+        found = assert_fails(
             exercise, stub_evidence(), "wrapped", "never wrapped", "plain Net", "cuda:0", "all 2 GPUs"
         )
         assert found.location == "train.py:36"
 
     def test_wrapped_but_trained_through_module(self, exercise: Exercise) -> None:
-        fails(exercise, bypassing("out = model.module(images)"), "wrapped", "past its wrapper", "`.module`")
+        assert_fails(
+            exercise, bypassing("out = model.module(images)"), "wrapped", "past its wrapper", "`.module`"
+        )
 
     def test_wrapper_discarded(self, exercise: Exercise) -> None:
         given = bypassing("outputs = model(images)", built="nn.DataParallel(model)")
-        fails(exercise, given, "wrapped", "train.py:58", "discarded", "`model = nn.DataParallel(model)`")
+        assert_fails(
+            exercise, given, "wrapped", "train.py:58", "discarded", "`model = nn.DataParallel(model)`"
+        )
 
     def test_wrapper_kept_but_never_called(self, exercise: Exercise) -> None:
-        fails(exercise, bypassing("run(net, images)", built="wrapped = (nn."), "wrapped", "was not called")
+        assert_fails(
+            exercise, bypassing("run(net, images)", built="wrapped = (nn."), "wrapped", "was not called"
+        )
 
     def test_wrapped_after_the_loop(self, exercise: Exercise) -> None:
         late = builders.DATA_PARALLEL.model_copy(update={"built_after_steps": 9})
         given = altered(stub_evidence(), run=lambda _: {"wrappers": [late]}, only="accuracy")
-        assert fails(exercise, given, "wrapped", "after the training loop").location == "train.py:58"
+        assert assert_fails(exercise, given, "wrapped", "after the training loop").location == "train.py:58"
 
     def test_wrapped_after_some_steps(self, exercise: Exercise) -> None:
         late = builders.DATA_PARALLEL.model_copy(update={"built_after_steps": 3})
         first = stub_evidence().submitted.accuracy.steps[:3]
         given = altered(solution_evidence(), run=lambda r: {"wrappers": [late], "steps": first + r.steps[3:]})
-        fails(exercise, given, "wrapped", "only after 3 steps", "3 of 9 training forwards")
+        assert_fails(exercise, given, "wrapped", "only after 3 steps", "3 of 9 training forwards")
 
     def test_only_a_part_is_wrapped(self, exercise: Exercise) -> None:
         given = altered(
             solution_evidence(), forward=lambda _: {"path": "partial"}, wrapper={"wraps": "Conv2d"}
         )
-        fails(exercise, given, "wrapped", "Only a part", "Conv2d inside Net", "whole model")
+        assert_fails(exercise, given, "wrapped", "Only a part", "Conv2d inside Net", "whole model")
 
     def test_another_model_is_wrapped(self, exercise: Exercise) -> None:
         given = altered(stub_evidence(), run=lambda _: {"wrappers": [builders.DATA_PARALLEL]})
-        fails(exercise, given, "wrapped", "not the one trained")
+        assert_fails(exercise, given, "wrapped", "not the one trained")
 
     def test_the_functional_form(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), forward=lambda _: {"path": "functional", "wrapper": None})
-        fails(exercise, given, "wrapped", "the function data_parallel", "nn.DataParallel")
+        assert_fails(exercise, given, "wrapped", "the function data_parallel", "nn.DataParallel")
 
     def test_a_look_alike(self, exercise: Exercise) -> None:
         modules = {"": "DataParallel", "module": "Net"}
@@ -206,16 +212,16 @@ class TestWrapped:
                 )
             },
         )
-        fails(exercise, given, "wrapped", "class of the script's own", "not torch.nn.DataParallel")
+        assert_fails(exercise, given, "wrapped", "class of the script's own", "not torch.nn.DataParallel")
 
     def test_distributed_data_parallel(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), wrapper={"kind": "distributed"})
-        fails(exercise, given, "wrapped", "DistributedDataParallel", "nn.DataParallel")
+        assert_fails(exercise, given, "wrapped", "DistributedDataParallel", "nn.DataParallel")
 
     @pytest.mark.parametrize("method", ["forward", "replicate", "scatter", "parallel_apply", "gather"])
     def test_a_subclass_that_does_something_else(self, exercise: Exercise, method: str) -> None:
         changed = {"kind": "subclass", "class_name": "__main__.Mine", "overrides": ["__getattr__", method]}
-        fails(
+        assert_fails(
             exercise,
             altered(solution_evidence(), wrapper=changed),
             "wrapped",
@@ -231,7 +237,7 @@ class TestWrapped:
         assert judge(exercise, altered(solution_evidence(), wrapper=honest)).score == 100
 
     def test_wrapped_twice(self, exercise: Exercise) -> None:
-        fails(
+        assert_fails(
             exercise,
             altered(solution_evidence(), wrapper={"wraps_wrapper": True}),
             "wrapped",
@@ -243,15 +249,15 @@ class TestWrapped:
         [([0], "one GPU only: device_ids is [0], without cuda:1"), ([0, 0], "more than once")],
     )
     def test_not_all_gpus(self, exercise: Exercise, ids: list[int], phrase: str) -> None:
-        fails(exercise, altered(solution_evidence(), wrapper={"device_ids": ids}), "wrapped", phrase)
+        assert_fails(exercise, altered(solution_evidence(), wrapper={"device_ids": ids}), "wrapped", phrase)
 
     def test_some_of_many_gpus(self, exercise: Exercise) -> None:
         four = Devices(kind=DeviceKind.SIMULATED, count=4, profile="T4")
-        fails(exercise, solution_evidence(four), "wrapped", "2 of 4 GPUs", "without cuda:2, cuda:3")
+        assert_fails(exercise, solution_evidence(four), "wrapped", "2 of 4 GPUs", "without cuda:2, cuda:3")
 
     def test_both_runs_count(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), forward=lambda _: {"path": "plain"}, only="speed")
-        fails(exercise, given, "wrapped", "in the speed run")
+        assert_fails(exercise, given, "wrapped", "in the speed run")
 
     def test_forwards_without_a_gradient_do_not_count(self, exercise: Exercise) -> None:
         def with_decoy(step: Step) -> dict[str, Any]:
@@ -259,27 +265,31 @@ class TestWrapped:
             real = step.forwards[0].model_copy(update={"path": "plain", "wrapper": None})
             return {"forwards": [decoy, real]}
 
-        fails(exercise, altered(solution_evidence(), step=with_decoy), "wrapped", "every training forward")
+        assert_fails(
+            exercise, altered(solution_evidence(), step=with_decoy), "wrapped", "every training forward"
+        )
 
     def test_no_training_seen(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), step=lambda _: {"forwards": []})
-        fails(exercise, given, "wrapped", "no training step called a model", "nn.DataParallel")
+        assert_fails(exercise, given, "wrapped", "no training step called a model", "nn.DataParallel")
 
     def test_wrapped_for_validation_only(self, exercise: Exercise) -> None:
         late = builders.DATA_PARALLEL.model_copy(update={"built_after_steps": 3})
         given = altered(stub_evidence(), run=lambda _: {"wrappers": [late]})
-        fails(exercise, given, "wrapped", "past nn.DataParallel", "after 3 steps", "not called in training")
+        assert_fails(
+            exercise, given, "wrapped", "past nn.DataParallel", "after 3 steps", "not called in training"
+        )
 
 
 class TestPlacement:
     def test_parameters_elsewhere(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), forward=lambda _: {"parameter_devices": ["cuda:0", "cuda:1"]})
-        found = fails(exercise, given, "placement", "Parameters were on cuda:1", "all on cuda:0")
+        found = assert_fails(exercise, given, "placement", "Parameters were on cuda:1", "all on cuda:0")
         assert found.location == "train.py:58"
 
     def test_loss_off_the_gpu(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), forward=lambda _: {"target_device": "cpu", "loss_device": "cpu"})
-        fails(exercise, given, "placement", "targets of a training step: cpu", "Expected: cuda:0")
+        assert_fails(exercise, given, "placement", "targets of a training step: cpu", "Expected: cuda:0")
 
     def test_inputs_may_lie_anywhere(self, exercise: Exercise) -> None:
         for device in ("cpu", "cuda:1"):
@@ -298,7 +308,7 @@ class TestPlacement:
 
     def test_an_idle_gpu(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), forward=lambda f: {"rows_per_device": {"cuda:0": f.rows}})
-        fails(
+        assert_fails(
             exercise, given, "placement", "9 of 9", "512 on cuda:0", "Expected: 256 on cuda:0, 256 on cuda:1"
         )
 
@@ -333,7 +343,7 @@ def resized(rows: int) -> Any:
 
 class TestRecipe:
     def test_optimizer_class(self, exercise: Exercise) -> None:
-        found = fails(
+        found = assert_fails(
             exercise, with_optimizer(class_name="torch.optim.sgd.SGD"), "recipe", "SGD instead of Adam"
         )
         assert found.location == "train.py:59"
@@ -348,7 +358,9 @@ class TestRecipe:
         ],
     )
     def test_hyperparameters(self, exercise: Exercise, name: str, value: Any, phrase: str) -> None:
-        fails(exercise, with_optimizer(hyperparameters=[{**builders.ADAM, name: value}]), "recipe", phrase)
+        assert_fails(
+            exercise, with_optimizer(hyperparameters=[{**builders.ADAM, name: value}]), "recipe", phrase
+        )
 
     def test_two_groups_and_another_kernel_are_the_same_recipe(self, exercise: Exercise) -> None:
         groups = [{**builders.ADAM, "foreach": True}, {**builders.ADAM, "initial_lr": 0.001}]
@@ -356,11 +368,11 @@ class TestRecipe:
 
     def test_a_schedule(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), step=lambda s: {"learning_rates": [0.001 / (s.epoch + 1)]})
-        fails(exercise, given, "recipe", "learning rate: 0.0005 instead of 0.001, from step 4 on")
+        assert_fails(exercise, given, "recipe", "learning rate: 0.0005 instead of 0.001, from step 4 on")
 
     def test_parameters_left_out(self, exercise: Exercise) -> None:
         given = with_optimizer(parameters=["classifier.bias"], foreign_parameters=5)
-        fails(
+        assert_fails(
             exercise,
             given,
             "recipe",
@@ -373,15 +385,17 @@ class TestRecipe:
             return {"epochs": [e.model_copy(update={"largest_batch": 256}) for e in run.epochs]}
 
         given = altered(solution_evidence(), step=resized(256), run=halved)
-        fails(exercise, given, "recipe", "batch size: 256 rows in a step instead of 512")
+        assert_fails(exercise, given, "recipe", "batch size: 256 rows in a step instead of 512")
 
     def test_half_of_each_batch(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), step=lambda s: resized(s.rows // 2)(s))
-        fails(exercise, given, "recipe", "batches of 512 rows were loaded, and 256 rows of them trained on")
+        assert_fails(
+            exercise, given, "recipe", "batches of 512 rows were loaded, and 256 rows of them trained on"
+        )
 
     def test_drop_last(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), run=lambda r: {"steps": [s for s in r.steps if s.rows == 512]})
-        fails(exercise, given, "recipe", "drop_last", "256 rows")
+        assert_fails(exercise, given, "recipe", "drop_last", "256 rows")
 
     def test_fewer_epochs(self, exercise: Exercise) -> None:
         given = altered(
@@ -389,7 +403,7 @@ class TestRecipe:
             run=lambda r: {"steps": [s for s in r.steps if s.epoch < 2], "epochs": r.epochs[:2]},
             only="accuracy",
         )
-        fails(exercise, given, "recipe", "1 difference", "epochs: 2 instead of 3")
+        assert_fails(exercise, given, "recipe", "1 difference", "epochs: 2 instead of 3")
 
     def test_a_speed_run_may_end_earlier(self, exercise: Exercise) -> None:
         given = altered(
@@ -406,7 +420,7 @@ class TestRecipe:
                 "steps": [run.steps[0], run.steps[1].model_copy(update={"forwards": idle}), *run.steps[2:]]
             }
 
-        fails(
+        assert_fails(
             exercise, altered(solution_evidence(), run=skipping), "recipe", "1 of 3 forwards had no backward"
         )
 
@@ -417,7 +431,7 @@ class TestRecipe:
             return {"forwards": [own.model_copy(update={"samples": samples})]}
 
         given = altered(solution_evidence(), step=with_validation, only="accuracy")
-        fails(exercise, given, "recipe", "10 validation images trained on")
+        assert_fails(exercise, given, "recipe", "10 validation images trained on")
 
     def test_altered_images(self, exercise: Exercise) -> None:
         given = altered(
@@ -425,7 +439,7 @@ class TestRecipe:
             forward=lambda f: {"samples": [s + 10**6 for s in f.samples]},
             only="accuracy",
         )
-        fails(exercise, given, "recipe", "1,280 images trained on that are not in the data")
+        assert_fails(exercise, given, "recipe", "1,280 images trained on that are not in the data")
 
     def test_another_order(self, exercise: Exercise) -> None:
         def turned(run: Any) -> dict[str, Any]:
@@ -437,31 +451,31 @@ class TestRecipe:
             return {"steps": [*swapped, *run.steps[2:]]}
 
         given = altered(solution_evidence(), run=turned, only="accuracy")
-        fails(exercise, given, "recipe", "the right images, but in other steps", "from epoch 1 on")
+        assert_fails(exercise, given, "recipe", "the right images, but in other steps", "from epoch 1 on")
 
     def test_repeated_images(self, exercise: Exercise) -> None:
         given = altered(
             solution_evidence(), forward=lambda f: {"samples": [f.samples[0]] * f.rows}, only="accuracy"
         )
-        fails(exercise, given, "recipe", "not every training image is used once")
+        assert_fails(exercise, given, "recipe", "not every training image is used once")
 
     def test_frozen_layers(self, exercise: Exercise) -> None:
         state = dict(builders.ARCHITECTURE.state)
         state["conv1.weight"] = TensorFacts(shape=[48, 1, 5, 5], dtype="float32", trainable=False)
-        fails(exercise, with_architecture(state=state), "recipe", "frozen", "conv1.weight")
+        assert_fails(exercise, with_architecture(state=state), "recipe", "frozen", "conv1.weight")
 
     def test_fewer_gradients(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), step=lambda _: {"parameters_with_gradient": 4})
-        fails(exercise, given, "recipe", "4 of 6 parameters had a gradient in 9 of 9 steps")
+        assert_fails(exercise, given, "recipe", "4 of 6 parameters had a gradient in 9 of 9 steps")
 
     def test_another_shape(self, exercise: Exercise) -> None:
         state = dict(builders.ARCHITECTURE.state)
         state["conv1.weight"] = TensorFacts(shape=[24, 1, 5, 5], dtype="float32", trainable=True)
-        fails(exercise, with_architecture(state=state), "recipe", "24×1×5×5 instead of 48×1×5×5")
+        assert_fails(exercise, with_architecture(state=state), "recipe", "24×1×5×5 instead of 48×1×5×5")
 
     def test_a_layer_without_parameters(self, exercise: Exercise) -> None:
         modules = {**builders.ARCHITECTURE.modules, "drop": "Dropout"}
-        fails(exercise, with_architecture(modules=modules), "recipe", "drop (Dropout) added")
+        assert_fails(exercise, with_architecture(modules=modules), "recipe", "drop (Dropout) added")
 
     def test_a_module_around_the_model_is_the_same_architecture(self, exercise: Exercise) -> None:
         plain = builders.ARCHITECTURE
@@ -472,21 +486,21 @@ class TestRecipe:
 
     def test_half_precision(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), forward=lambda _: {"input_dtype": "float16"})
-        fails(exercise, given, "recipe", "float16 inputs instead of float32")
+        assert_fails(exercise, given, "recipe", "float16 inputs instead of float32")
 
     def test_autocast(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), forward=lambda _: {"autocast": "bfloat16"}, only="speed")
-        fails(exercise, given, "recipe", "in the speed run only: precision: autocast to bfloat16")
+        assert_fails(exercise, given, "recipe", "in the speed run only: precision: autocast to bfloat16")
 
     def test_a_global_switch(self, exercise: Exercise) -> None:
         given = altered(
             solution_evidence(), run=lambda _: {"precision": {"float32_matmul_precision": "medium"}}
         )
-        fails(exercise, given, "recipe", "float32_matmul_precision is medium instead of highest")
+        assert_fails(exercise, given, "recipe", "float32_matmul_precision is medium instead of highest")
 
     def test_another_loss(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), step=lambda s: {"loss": 2 * s.loss if s.loss else None})
-        fails(exercise, given, "recipe", "loss: 4.6 in the first step, where the baseline has 2.3")
+        assert_fails(exercise, given, "recipe", "loss: 4.6 in the first step, where the baseline has 2.3")
 
     def test_the_same_loss_by_another_formula(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), step=lambda _: {"loss_function": "MeanBackward0"})
@@ -494,28 +508,28 @@ class TestRecipe:
 
     def test_another_loss_in_the_speed_run(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), step=lambda _: {"loss_function": "SumBackward0"}, only="speed")
-        fails(exercise, given, "recipe", "SumBackward0 instead of NllLossBackward0")
+        assert_fails(exercise, given, "recipe", "SumBackward0 instead of NllLossBackward0")
 
     def test_a_loss_that_takes_another_course(self, exercise: Exercise) -> None:
         given = altered(
             solution_evidence(), step=lambda s: {"loss": s.loss * (1 + 0.3 * s.epoch) if s.loss else None}
         )
-        fails(exercise, given, "recipe", "departs from the baseline's")
+        assert_fails(exercise, given, "recipe", "departs from the baseline's")
 
     def test_no_step_at_all(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), step=lambda _: {"optimized": False})
-        fails(exercise, given, "recipe", "never took a step")
+        assert_fails(exercise, given, "recipe", "never took a step")
 
     def test_weights_that_end_elsewhere(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), run=lambda _: {"weights_difference": 0.9}, only="accuracy")
-        fails(exercise, given, "recipe", "weights: they end 90% as far", "initial weights", "forward")
-        fails(exercise, given, "speed", "do not compare")
+        assert_fails(exercise, given, "recipe", "weights: they end 90% as far", "initial weights", "forward")
+        assert_fails(exercise, given, "speed", "do not compare")
 
     def test_weights_are_told_only_where_nothing_else_differs(self, exercise: Exercise) -> None:
         given = altered(
             with_optimizer(class_name="torch.optim.sgd.SGD"), run=lambda _: {"weights_difference": 0.9}
         )
-        assert "weights" not in fails(exercise, given, "recipe", "SGD", "1 difference").message
+        assert "weights" not in assert_fails(exercise, given, "recipe", "SGD", "1 difference").message
 
     def test_not_shuffled(self, exercise: Exercise) -> None:
         def sorted_samples(run: Any) -> dict[str, Any]:
@@ -525,7 +539,7 @@ class TestRecipe:
                 "epochs": [epoch.model_copy(update={"shuffled": False}) for epoch in run.epochs],
             }
 
-        fails(exercise, altered(solution_evidence(), run=sorted_samples), "recipe", "not shuffled")
+        assert_fails(exercise, altered(solution_evidence(), run=sorted_samples), "recipe", "not shuffled")
 
 
 def timed(submission: list[float], confidence: tuple[float, float] | None = None) -> Evidence:
@@ -538,7 +552,7 @@ class TestSpeed:
     def test_less_computed_than_the_baseline_computes(self, exercise: Exercise) -> None:
         idle = [DeviceUse(device="cuda:0", busy_seconds=0.45), DeviceUse(device="cuda:1", busy_seconds=0.01)]
         given = altered(solution_evidence(), run=lambda _: {"devices": idle})
-        fails(exercise, given, "speed", "all GPUs together computed and copied for 0.46 s")
+        assert_fails(exercise, given, "speed", "all GPUs together computed and copied for 0.46 s")
         assert judge(exercise, given).epoch_seconds.incomparable
 
     def test_a_message_of_any_length_is_cut(self, exercise: Exercise) -> None:
@@ -551,8 +565,8 @@ class TestSpeed:
         assert message.startswith("6.6 s per epoch, the baseline 12 s (2 x NVIDIA T4): 45.0% less.")
 
     def test_too_slow(self, exercise: Exercise) -> None:
-        fails(exercise, timed([8.0]), "speed", "33.3% less", "at least 40% less")
-        fails(exercise, timed([15.0]), "speed", "25.0% more")
+        assert_fails(exercise, timed([8.0]), "speed", "33.3% less", "at least 40% less")
+        assert_fails(exercise, timed([15.0]), "speed", "25.0% more")
 
     def test_exactly_at_the_threshold_passes(self, exercise: Exercise) -> None:
         given = timed([7.2], (0.4, 0.4))
@@ -566,14 +580,14 @@ class TestSpeed:
 
     @pytest.mark.parametrize("seconds", [0.1, 0.0, -3.0, float("inf"), float("nan")])
     def test_implausible(self, exercise: Exercise, seconds: float) -> None:
-        fails(exercise, timed([seconds]), "speed", "Not plausible")
+        assert_fails(exercise, timed([seconds]), "speed", "Not plausible")
 
     def test_nothing_timed(self, exercise: Exercise) -> None:
-        fails(exercise, timed([]), "speed", "No epoch of the script was timed")
+        assert_fails(exercise, timed([]), "speed", "No epoch of the script was timed")
 
     def test_less_work_is_not_faster(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), step=lambda s: resized(s.rows // 2)(s))
-        fails(exercise, given, "speed", "do not compare", "6.6 s", "trained on")
+        assert_fails(exercise, given, "speed", "do not compare", "6.6 s", "trained on")
 
     def test_another_learning_rate_leaves_the_time_comparable(self, exercise: Exercise) -> None:
         given = with_optimizer(hyperparameters=[{**builders.ADAM, "lr": 0.01}])
@@ -591,10 +605,10 @@ class TestAccuracy:
     )
     def test_too_low(self, exercise: Exercise, validation: float, phrase: str) -> None:
         reached = {"accuracy": builders.Accuracy(train=0.9, validation=validation)}
-        fails(
+        assert_fails(
             exercise, altered(solution_evidence(), run=lambda _: reached, only="accuracy"), "accuracy", phrase
         )
 
     def test_no_weights(self, exercise: Exercise) -> None:
         given = altered(solution_evidence(), run=lambda _: {"accuracy": None}, only="accuracy")
-        fails(exercise, given, "accuracy", "No trained weights came back")
+        assert_fails(exercise, given, "accuracy", "No trained weights came back")
