@@ -14,14 +14,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import cost, unreal
-from .clock import HOST
 from .errors import NotSimulated
 from .local import local
 from .mismatch import mismatch
 from .operators import Operator, signature, tensors_in
+from .special import SPECIAL
 from .surface import generators
 from .tags import FLOATING, PINNED, Tag, device_index, storages, tag_of
-from .transfers import transfer
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -65,8 +64,8 @@ class Simulation(TorchDispatchMode):
         wanted = kwargs.get("device") if operator.takes_device else None
         on_gpu = wanted is not None and wanted.type == "cuda"
         if not on_gpu and not any(tags):
-            return self._on_host(operator, args, kwargs)
-        special = _SPECIAL.get(operator.packet)
+            return self.on_host(operator, args, kwargs)
+        special = SPECIAL.get(operator.packet)
         if special is not None:
             return special(self, operator, args, kwargs)
         device: int | None
@@ -74,12 +73,12 @@ class Simulation(TorchDispatchMode):
             # The inputs of new_zeros, zeros_like and the like only lend their shape and type.
             device = self.machine.index(wanted)
         else:
-            device = self._common_device(operator, args, kwargs, tensors, tags)
+            device = self.common_device(operator, args, kwargs, tensors, tags)
         if device is None:
-            return self._on_host(operator, args, kwargs)
-        return self._on_device(operator, args, kwargs, device)
+            return self.on_host(operator, args, kwargs)
+        return self.on_device(operator, args, kwargs, device)
 
-    def _on_host(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def on_host(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
         pinned = operator.takes_pinned and kwargs.get("pin_memory")
         if pinned or operator.packet is aten._pin_memory:
             return self._pinned(operator, args, kwargs)
@@ -103,7 +102,7 @@ class Simulation(TorchDispatchMode):
         out.untyped_storage()._simulated = PINNED
         return out
 
-    def _common_device(
+    def common_device(
         self,
         operator: Operator,
         args: tuple,
@@ -125,7 +124,7 @@ class Simulation(TorchDispatchMode):
                 raise mismatch(operator.func, args, kwargs, device_index)
         return device
 
-    def _on_device(self, operator: Operator, args: tuple, kwargs: dict[str, Any], device: int) -> Any:
+    def on_device(self, operator: Operator, args: tuple, kwargs: dict[str, Any], device: int) -> Any:
         machine = self.machine
         if operator.takes_device and kwargs.get("device") is not None:
             kwargs = {**kwargs, "device": _CPU}
@@ -193,84 +192,3 @@ class Simulation(TorchDispatchMode):
         refused = _NO_HOST_MEMORY.search(str(error))
         if refused:
             self.machine.devices[device].memory.allocate(int(refused[1]), self.machine.clocks.now())
-
-
-def _to_copy(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
-    source, wanted = args[0], kwargs.get("device")
-    here = device_index(source)
-    if wanted is None or (wanted.type == source.device.type and wanted.type != "cuda"):
-        # C++ that asks for the physical device means the device of the tensor.
-        if here is None:
-            return mode._on_host(operator, args, kwargs)
-        return mode._on_device(operator, args, kwargs, here)
-    target = mode.machine.index(wanted) if wanted.type == "cuda" else None
-    if target is None and wanted.type != "cpu":
-        return operator.func(*args, **kwargs)
-    if target == here and target is not None:
-        return mode._on_device(operator, args, kwargs, target)
-    return transfer(
-        mode.machine,
-        source,
-        target,
-        kwargs.get("dtype"),
-        bool(kwargs.get("non_blocking")),
-        kwargs.get("memory_format") or torch.preserve_format,
-    )
-
-
-def _copy_(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
-    destination, source = args[0], args[1]
-    machine = mode.machine
-    to_tag, from_tag = tag_of(destination), tag_of(source)
-    to, origin = (tag.device if tag else None for tag in (to_tag, from_tag))
-    if to_tag is FLOATING and origin is not None:
-        machine.place(destination, origin)
-        to = origin
-    if from_tag is FLOATING and to is not None:
-        machine.place(source, to)
-        origin = to
-    if to == origin:
-        return (
-            mode._on_device(operator, args, kwargs, to)
-            if to is not None
-            else mode._on_host(operator, args, kwargs)
-        )
-    non_blocking = bool(args[2]) if len(args) > 2 else bool(kwargs.get("non_blocking"))
-    machine.charge_transfer(source, origin, to, non_blocking)
-    if machine.math:
-        destination.copy_(source)
-    elif to is None:
-        destination.zero_()
-    return destination
-
-
-def _scalar(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
-    tensor = args[0]
-    device = device_index(tensor)
-    if device is not None:
-        mode.machine.clocks.copy(device, HOST, tensor.element_size(), True, "item")
-        if not mode.machine.math:
-            return unreal.scalar(tensor.dtype)
-    return operator.func(*args, **kwargs)
-
-
-def _answer(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """An operator that gives Python a truth value: the host waits for it."""
-    tensors = tensors_in(args, kwargs)
-    device = mode._common_device(operator, args, kwargs, tensors, [tag_of(tensor) for tensor in tensors])
-    if device is None:
-        return mode._on_host(operator, args, kwargs)
-    mode.machine.clocks.launch(device, 0.0, operator.name)
-    mode.machine.clocks.copy(device, HOST, 1, True, operator.name)
-    if not mode.machine.math:
-        return False
-    return operator.func(*args, **kwargs)
-
-
-_SPECIAL = {
-    aten._to_copy: _to_copy,
-    aten.copy_: _copy_,
-    aten._local_scalar_dense: _scalar,
-    aten.equal: _answer,
-    aten.is_nonzero: _scalar,
-}
