@@ -81,7 +81,10 @@ class Link(_Model):
 
     host_gb_s: Rate  # one GPU and host memory, each direction
     peer_gb_s: Rate  # two GPUs
+    peer_access: bool = True  # whether one GPU reaches the memory of another without the host
     latency_us: Quantity  # of one copy
+    bus_gb_s: Rate = Rate(value=5, source="estimate for PCIe 3.0 without peer access")  # NCCL's rings
+    step_us: Quantity = Quantity(value=10, source="estimate of one step of a ring")
     broadcast_us_per_mb: Quantity
     reduce_us_per_mb: Quantity
 
