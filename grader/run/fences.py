@@ -152,7 +152,7 @@ class Fences:
             {
                 "track": span.track,
                 "name": span.name[:60],
-                "kind": span.kind,
+                "kind": "copy" if span.kind == "collective" else span.kind,
                 "start": max(span.start - start, 0.0),
                 "end": span.end - start,
             }

@@ -195,8 +195,8 @@ def _history(points: Any, window: tuple[float, float] | None) -> list[tuple[floa
     if window is None:
         return []
     start, end = window
-    inside = [(at - start, held) for at, held in points if start <= at <= end]
-    before = [held for at, held in points if at < start]
+    inside = [(mark.seconds - start, mark.allocated) for mark in points if start <= mark.seconds <= end]
+    before = [mark.allocated for mark in points if mark.seconds < start]
     inside = [(0.0, before[-1] if before else 0), *inside]
     stride = max(1, len(inside) // _HISTORY_POINTS)
     return [

@@ -1,140 +1,35 @@
 """The clocks of a simulated machine: host threads that launch, devices and links that work behind them.
 
-Times are whole picoseconds. Integer addition is associative, so a total is the same to the last digit in
-whatever order threads contributed to it, which sums of floats are not.
-
-The model is T_N = T_1(B/N) + a * modules * N + b * parameter megabytes, fitted on measured
-nn.DataParallel steps (see the profiles' sources): `a` is what Python spends per module and replica on
-replicating and dispatching under its lock, and `b` what broadcast and reduce take. Both are what remained
-visible in the measurements after every overlap. So a replica keeps the host busy, and a broadcast or a
-reduce moves the host and its devices on by the same time: the rest of the step runs as it would without,
-later, whether the host or the devices bound it. As `a` contains the dispatch of all replicas, the workers
-of parallel_apply are not charged for each other's lock: each one launches from the moment at which it was
-forked, and the join is where the slowest of them ended.
+The rules are those of `times`; here are the threads that share them, the profile's figures, and the variants
+that give a prediction its range.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+from . import links
+from .local import local
 from .profiles import MachineProfile
 from .timeline import PICOSECONDS, Timeline
+from .times import COMMUNICATION, DEFAULT_STREAM, HOST, End, HostCosts, Spent, Times, picoseconds, track
 
-HOST = -1  # the end of a copy that is host memory
+__all__ = ["COMMUNICATION", "HOST", "Clocks", "Moment", "Spent", "Worker", "picoseconds", "track"]
 
-
-def picoseconds(seconds: float) -> int:
-    """Return seconds as whole picoseconds, the unit of every clock."""
-    return round(seconds * PICOSECONDS)
-
-
-def track(end: int) -> str:
-    """Return the name of a device, or of host memory, as torch writes it."""
-    return "cpu" if end == HOST else f"cuda:{end}"
-
-
-@dataclass
-class Times:
-    """When each thing becomes free, in picoseconds, and the rules by which work moves it on."""
-
-    devices: list[int]
-    engine: list[int]  # the backward launch clock of each device: one engine thread for each
-    links: dict[tuple[int, int], int] = field(default_factory=dict)
-    busy: list[int] = field(default_factory=list)
-    host: int = 0
-    timeline: Timeline | None = None
-    host_track: str = "host"
-
-    def fork(self, host_track: str) -> Times:
-        """Return an independent copy, without the recording."""
-        return Times(
-            self.devices[:], self.engine[:], dict(self.links), self.busy[:], self.host, None, host_track
-        )
-
-    def _record(self, where: str, name: str, kind: str, start: int, end: int) -> None:
-        if self.timeline is not None and self.timeline.on:
-            self.timeline.record(where, name, kind, start, end)
-
-    def after_backward(self) -> None:
-        """The thread that called backward() goes on when the engine's threads have launched everything."""
-        reached = max(self.engine)
-        if reached > self.host:
-            self._record(self.host_track, "backward", "host", self.host, reached)
-            self.host = reached
-
-    def work(self, seconds: int, name: str) -> None:
-        self.after_backward()
-        self._record(self.host_track, name, "host", self.host, self.host + seconds)
-        self.host += seconds
-
-    def launch(self, device: int, cost: int, seconds: int, name: str, backward: bool) -> None:
-        if backward:
-            launched = self.engine[device] = max(self.engine[device], self.host) + cost
-        else:
-            self.work(cost, name)
-            launched = self.host
-        start = max(self.devices[device], launched)
-        self.devices[device] = start + seconds
-        self.busy[device] += seconds
-        self._record(track(device), name, "compute", start, start + seconds)
-
-    def copy(
-        self,
-        source: int,
-        destination: int,
-        cost: int,
-        seconds: int,
-        name: str,
-        blocking: bool,
-        backward: bool,
-    ) -> None:
-        ends = [end for end in (source, destination) if end != HOST]
-        if backward and ends:
-            launched = max(self.engine[ends[-1]], self.host) + cost
-            self.engine[ends[-1]] = launched
-        else:
-            self.work(cost, name)
-            launched = self.host
-        start = max(launched, self.links.get((source, destination), 0), *(self.devices[end] for end in ends))
-        end = start + seconds
-        self.links[source, destination] = end
-        for device in ends:
-            self.devices[device] = end
-            self.busy[device] += seconds
-            self._record(track(device), name, "copy", start, end)
-        self._record(f"{track(source)} > {track(destination)}", name, "copy", start, end)
-        if blocking:
-            self._wait_until(end)
-
-    def together(self, devices: Sequence[int], seconds: int, name: str) -> None:
-        """Broadcast or reduce: moves the host on by `seconds`, and the devices from when all are free."""
-        self.after_backward()
-        start = max(self.host, *(self.devices[device] for device in devices))
-        for device in devices:
-            self.devices[device] = start + seconds
-            self.busy[device] += seconds
-            self._record(track(device), name, "copy", start, start + seconds)
-        self.work(seconds, name)
-
-    def wait(self, devices: Sequence[int]) -> None:
-        self.after_backward()
-        self._wait_until(max(self.devices[device] for device in devices))
-
-    def _wait_until(self, end: int) -> None:
-        if end > self.host:
-            self._record(self.host_track, "wait", "wait", self.host, end)
-            self.host = end
+Moment = tuple[int, ...]  # picoseconds, one for each variant of the clocks
+_BOUNDS = ("value", "low", "high")
 
 
 @dataclass
 class Worker:
     """A thread forked from another: what it did is charged when it is joined."""
 
-    times: Times  # what this thread would see were it alone; answers now()
-    start: int
+    times: list[Times]  # what this thread would see were it alone; answers now()
+    start: list[int]
     log: list[tuple] = field(default_factory=list)
     joined: bool = False
 
@@ -145,28 +40,48 @@ class Clocks:
     Threads: fork() in the parent before a thread starts, `with worker(it):` around what the thread does,
     join(it) in the parent once it ended. A worker's own charges reach the devices at its join, so what counts
     is the order of the joins and never who ran first. A thread without a worker is the main one.
+
+    With `ranges` every charge is also made with the low and with the high ends of the host's figures.
     """
 
-    def __init__(self, profile: MachineProfile, count: int, timeline: Timeline | None = None) -> None:
+    def __init__(
+        self, profile: MachineProfile, count: int, timeline: Timeline | None = None, ranges: bool = False
+    ) -> None:
         self.profile = profile
         self.count = count
         self.timeline = timeline or Timeline()
-        self._main = Times([0] * count, [0] * count, busy=[0] * count, timeline=self.timeline)
+        bounds = _BOUNDS if ranges else _BOUNDS[:1]
+        self._main = [
+            Times.at_rest(HostCosts.of(profile.host, bound), count, None if i else self.timeline)
+            for i, bound in enumerate(bounds)
+        ]
         self._local = threading.local()
         self._lock = threading.RLock()
-        host = profile.host
-        self._launch = picoseconds(host.launch_us.value * 1e-6)
-        self._backward_launch = picoseconds(host.backward_launch_us.value * 1e-6)
-        self._cpu_operator = picoseconds(host.cpu_operator_us.value * 1e-6)
-        self._module = picoseconds(host.module_us.value * 1e-6)
-        self._latency = picoseconds(profile.link.latency_us.value * 1e-6)
+        self.totals: dict[tuple[int, str, str], list[float]] | None = None
 
-    def launch(self, device: int, seconds: float, name: str, phase: str = "forward") -> None:
+    def launch(
+        self, device: int, seconds: float, name: str, phase: str = "forward", stream: int | None = None
+    ) -> None:
         """An operator of `seconds` on `device`. In phase "forward" (the optimizer, too) the calling thread
-        launches it, in phase "backward" the engine's thread of that device."""
-        backward = phase == "backward"
-        cost = self._backward_launch if backward else self._launch
-        self._charge("launch", device, cost, picoseconds(seconds), name, backward)
+        launches it, in phase "backward" the engine's thread of that device. Without a stream it goes on the
+        calling thread's current one."""
+        self.kernel(device, picoseconds(seconds), name, phase == "backward", stream)
+
+    def kernel(self, device: int, length: int, name: str, backward: bool, stream: int | None = None) -> None:
+        """What `launch` does, for a length in picoseconds."""
+        if stream is None:
+            stream = _current_stream(device)
+        if self.totals is not None:
+            self._count(device, name, backward, length)
+        if self.timeline.on:
+            name = self.timeline.label(name, backward)
+        self._charge(Times.launch, (device, stream), length, name, backward)
+
+    def _count(self, device: int, name: str, backward: bool, length: int) -> None:
+        assert self.totals is not None
+        total = self.totals.setdefault((device, name, "backward" if backward else "forward"), [0, 0.0])
+        total[0] += 1
+        total[1] += length / PICOSECONDS
 
     def copy(
         self,
@@ -177,56 +92,113 @@ class Clocks:
         name: str = "copy",
         phase: str = "forward",
     ) -> None:
-        """Move bytes between two devices, or a device and the host (HOST). A blocking one keeps the caller
-        until it has arrived, as torch does with ordinary (pageable) host memory and to the host."""
+        """Move bytes between two devices, or a device and the host (HOST), on their current streams. A
+        blocking one keeps the caller until it has arrived, as torch does with ordinary (pageable) host
+        memory and to the host."""
         backward = phase == "backward"
-        cost = self._backward_launch if backward else self._launch
-        seconds = self._transfer(source, destination, nbytes)
-        self._charge("copy", source, destination, cost, seconds, name, blocking, backward)
+        length = picoseconds(links.transfer_seconds(self.profile.link, HOST in (source, destination), nbytes))
+        if self.timeline.on:
+            name = self.timeline.label(name, backward)
+        ends = (
+            (end, DEFAULT_STREAM if end == HOST else _current_stream(end)) for end in (source, destination)
+        )
+        self._charge(Times.copy, *ends, length, name, blocking, backward, nbytes)
 
     def broadcast(self, devices: Sequence[int], nbytes: int, name: str = "broadcast") -> None:
         """Copy `nbytes` of parameters from devices[0] to the others, as replicate() does."""
-        self._collective(devices, nbytes, self.profile.link.broadcast_us_per_mb.value, name)
+        self._together(devices, links.broadcast_seconds, nbytes, name)
 
     def reduce(self, devices: Sequence[int], nbytes: int, name: str = "reduce") -> None:
         """Sum `nbytes` of gradients of all `devices` on devices[0], as the backward of replicate() does."""
-        self._collective(devices, nbytes, self.profile.link.reduce_us_per_mb.value, name)
+        self._together(devices, links.reduce_seconds, nbytes, name)
+
+    def _together(
+        self, devices: Sequence[int], formula: Callable[..., float], nbytes: int, name: str
+    ) -> None:
+        if len(devices) > 1:  # on one device there is nothing to move
+            length = picoseconds(formula(self.profile.link, nbytes, len(devices)))
+            ends = tuple((device, _current_stream(device)) for device in devices)
+            self._charge(Times.together, ends, length, name, nbytes)
+
+    def collective(
+        self, device: int, not_before: float | Moment, seconds: float, name: str, nbytes: int = 0
+    ) -> float:
+        """Let a collective of several processes occupy the device's communication stream for `seconds`, from
+        `not_before` (the moment at which the last process is ready) on. Returns when it ends."""
+        moments = self._moments(not_before)
+        if self.timeline.on:
+            name = self.timeline.label(name, backward=False)
+        self._charge(_collective, device, moments, picoseconds(seconds), name, nbytes)
+        return self.ready(device, COMMUNICATION)
 
     def replica(self, modules: int) -> None:
         """Charge the host for replicating, and later dispatching, so many modules: modules x replicas."""
-        self._charge("work", self._module * modules, "replicate")
+        self._charge(Times.replicate, modules)
 
     def host(self, seconds: float, name: str = "host") -> None:
         """Charge the calling thread with work, or sleep, of its own."""
-        self._charge("work", picoseconds(seconds), name)
+        self._charge(Times.work, "script", picoseconds(seconds), name)
 
     def cpu_operator(self, name: str = "cpu") -> None:
         """Charge the calling thread with one operator on CPU tensors (the profile's constant)."""
-        self._charge("work", self._cpu_operator, name)
+        self._charge(Times.cpu_operator, name)
 
-    def wait(self, device: int | None = None) -> float:
-        """Make the calling thread wait for a device, or for all; return its time after that."""
-        self._charge("wait", range(self.count) if device is None else (device,))
+    def wait(self, device: int | None = None, stream: int | None = None) -> float:
+        """Make the calling thread wait for a stream, all of a device, or all devices; its time after that."""
+        self._charge(Times.wait, device, stream)
         return self.now()
+
+    def moment(self, device: int, stream: int) -> Moment:
+        """When what was put on a stream so far will be done, and no earlier than now: what an event marks."""
+        return tuple(
+            max(times.host, times.backward[device], times.ready(device, stream)) for times in self._times()
+        )
+
+    def order(self, device: int, stream: int, moment: float | Moment) -> None:
+        """Let what is put on a stream from now on start no earlier than `moment`."""
+        self._charge(_order, (device, stream), self._moments(moment))
+
+    def wait_until(self, moment: float | Moment) -> None:
+        """Make the calling thread wait for a moment."""
+        self._charge(_wait_until, self._moments(moment))
 
     def now(self) -> float:
         """Return the calling thread's time, in seconds."""
-        times = self._times()
-        return max(times.host, *times.engine) / PICOSECONDS
+        return _reached(self._times()[0])
 
-    def ready(self, device: int) -> float:
-        """Return the time at which `device` will have done what was launched on it so far."""
-        return self._times().devices[device] / PICOSECONDS
+    def now_range(self) -> tuple[float, float, float]:
+        """The calling thread's time with the low figures of the host, its own, and the high ones."""
+        value, *bounds = (_reached(times) for times in self._times())
+        low, high = bounds or (value, value)
+        return min(low, value), value, max(high, value)
+
+    def ready(self, device: int, stream: int | None = None) -> float:
+        """Return the time at which a stream, or all of the device, will have done what it was given."""
+        return self._times()[0].ready(device, stream) / PICOSECONDS
 
     def busy(self, device: int) -> float:
         """Return the seconds that `device` has computed or copied."""
-        return self._times().busy[device] / PICOSECONDS
+        return self._times()[0].busy[device] / PICOSECONDS
+
+    def copying(self, device: int) -> float:
+        """Return the seconds that `device` has copied."""
+        return self._times()[0].copying[device] / PICOSECONDS
+
+    def communicating(self, device: int) -> float:
+        """Return the seconds that collectives of several processes took on `device`."""
+        return self._times()[0].communicating[device] / PICOSECONDS
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Seconds of the main host thread, and of the workers joined to it, by what they did."""
+        return {what: ps / PICOSECONDS for what, ps in vars(self._main[0].spent).items()}
 
     def fork(self) -> Worker:
         """Return the clock of a thread about to be started by the calling one."""
-        times = self._times()
-        times.after_backward()
-        return Worker(times.fork("host worker"), times.host)
+        every = self._times()
+        for times in every:
+            times.after_backward()
+        return Worker([times.fork("host worker") for times in every], [times.host for times in every])
 
     @contextmanager
     def worker(self, worker: Worker) -> Iterator[Worker]:
@@ -243,13 +215,20 @@ class Clocks:
         if worker.joined:
             return
         worker.joined = True
-        self._charge("replay", worker)
+        self._charge(_replay, worker)
 
-    def _times(self) -> Times:
+    def _times(self) -> list[Times]:
         worker = getattr(self._local, "worker", None)
         return self._main if worker is None else worker.times
 
-    def _charge(self, what: str, *args: object) -> None:
+    def _moments(self, moment: float | Moment) -> Moment:
+        if isinstance(moment, tuple):
+            return moment
+        times = self._times()
+        ahead = picoseconds(moment) - times[0].host
+        return tuple(variant.host + ahead for variant in times)
+
+    def _charge(self, what: Callable[..., None], *args: object) -> None:
         worker = getattr(self._local, "worker", None)
         if worker is not None:
             worker.log.append((what, args))
@@ -258,25 +237,51 @@ class Clocks:
         with self._lock:
             _apply(self._main, what, args)
 
-    def _collective(self, devices: Sequence[int], nbytes: int, us_per_mb: float, name: str) -> None:
-        if len(devices) > 1:  # on one device there is nothing to move
-            self._charge("together", tuple(devices), round(nbytes * us_per_mb), name)  # 1 us/MB is 1 ps/byte
 
-    def _transfer(self, source: int, destination: int, nbytes: int) -> int:
-        link = self.profile.link
-        rate = link.host_gb_s.value if HOST in (source, destination) else link.peer_gb_s.value
-        return self._latency + round(nbytes * 1000 / rate)  # 1 GB/s moves a byte in 1000 ps
+def _current_stream(device: int) -> int:
+    streams = local.streams
+    if streams is None:
+        return DEFAULT_STREAM
+    stream = streams.get(device)
+    return DEFAULT_STREAM if stream is None else stream.stream_id
 
 
-def _apply(times: Times, what: str, args: tuple) -> None:
-    if what != "replay":
-        getattr(times, what)(*args)
-        return
-    worker: Worker = args[0]
+def _reached(times: Times) -> float:
+    return max(times.host, *times.backward) / PICOSECONDS
+
+
+def _apply(variants: list[Times], what: Callable[..., None], args: tuple) -> None:
+    for number, times in enumerate(variants):
+        _apply_one(times, number, what, args)
+
+
+def _apply_one(times: Times, number: int, what: Callable[..., None], args: tuple) -> None:
+    if what in _OF_A_VARIANT:
+        what(times, number, *args)
+    else:
+        what(times, *args)
+
+
+def _collective(times: Times, number: int, device: int, moments: Moment, *rest: Any) -> None:
+    times.collective(device, moments[number], *rest)
+
+
+def _order(times: Times, number: int, end: End, moments: Moment) -> None:
+    times.order(end, moments[number])
+
+
+def _wait_until(times: Times, number: int, moments: Moment) -> None:
+    times.wait_until(moments[number])
+
+
+def _replay(times: Times, number: int, worker: Worker) -> None:
     times.after_backward()
     resumed, host_track = times.host, times.host_track
-    times.host, times.host_track = worker.start, worker.times.host_track
-    for step, step_args in worker.log:
-        _apply(times, step, step_args)
+    times.host, times.host_track = worker.start[number], worker.times[number].host_track
+    for what, args in worker.log:
+        _apply_one(times, number, what, args)
     times.after_backward()
     times.host, times.host_track = max(resumed, times.host), host_track
+
+
+_OF_A_VARIANT = {_collective, _order, _wait_until, _replay}

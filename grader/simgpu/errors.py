@@ -9,12 +9,12 @@ _ADVICE = (
     "so the stacktrace below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
     "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
 )
-_RuntimeFailure: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)
+RuntimeFailure: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)
 
 
 def invalid_ordinal() -> RuntimeError:
     """What using a GPU that does not exist ends in."""
-    return _RuntimeFailure(
+    return RuntimeFailure(
         "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?\n"
         + _ADVICE
     )

@@ -13,6 +13,8 @@ class _Local(threading.local):
     inside = 0  # depth of torch's own code below the dispatch mode, which must see physical devices
     device = 0  # index of the current simulated GPU
     streams: dict[int, Any] | None = None  # current stream per device, where it is not the default one
+    module = ""  # qualified name of the nn.Module that is running, while someone wants to know
+    phase = "forward"  # or what else is going on, while someone wants to know
     turns: tuple[Any, Any] | None = None  # the parallel_apply whose workers this thread is starting
 
 

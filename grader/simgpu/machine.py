@@ -13,7 +13,7 @@ import torch._dynamo  # or the first dispatch would, and find CUDA without CUDA'
 
 from . import comm, hosttime, profiles, surface, threads, transfers
 from .clock import Clocks
-from .errors import invalid_ordinal
+from .errors import RuntimeFailure, invalid_ordinal
 from .local import inside, local, unobserved
 from .memory import Mark, Meter
 from .mode import Simulation
@@ -22,6 +22,11 @@ from .tags import ATTRIBUTE, Tag, storages, tag_of
 from .timeline import Timeline
 
 _installed: Machine | None = None
+
+
+def installed() -> Machine | None:
+    """The machine that is installed in this process."""
+    return _installed
 
 
 class RealGPUs(RuntimeError):
@@ -35,7 +40,9 @@ class Device:
         self.index = index
         self.memory = Meter(capacity, index)
         self.generator = torch.Generator()
+        self.poison: str | None = None  # the text of a failed device-side assertion
         self._clocks = clocks
+        self._held: list[tuple[float, int, str]] = []  # (seconds, bytes, label) to be given back after that
 
     @property
     def busy_seconds(self) -> float:
@@ -52,30 +59,58 @@ class Device:
         """What was allocated when, since `memory.record()`."""
         return self.memory.history
 
-    def allocate(self, nbytes: int) -> Tag:
-        """Take memory for a storage; the tag gives it back. Raises torch.OutOfMemoryError."""
-        return Tag(self.index, self.memory.allocate(nbytes, self._clocks.now()), self)
+    def allocate(self, nbytes: int, name: str = "") -> Tag:
+        """Take memory for a storage, made by the operator `name`; the tag gives it back. Raises
+        torch.OutOfMemoryError."""
+        memory = self.memory
+        if self._held:
+            self._release()
+        if not memory.recording:
+            return Tag(self.index, memory.allocate(nbytes), self)
+        phase = local.phase if torch._C._current_autograd_node() is None else "backward"
+        label = f"{local.module}|{name}|{phase}"
+        return Tag(self.index, memory.allocate(nbytes, self._clocks.now(), label), self, label)
 
-    def free(self, nbytes: int) -> None:
-        """Give back what a tag held."""
-        self.memory.free(nbytes, self._clocks.now())
+    def free(self, tag: Tag) -> None:
+        """Give back what a tag held; later, where a stream that record_stream() named still uses it."""
+        if tag.streams:
+            done = max(self._clocks.ready(self.index, stream) for stream in tag.streams)
+            if done > self._clocks.now():
+                self._held.append((done, tag.nbytes, tag.label))
+                return
+        if self.memory.recording:
+            self.memory.free(tag.nbytes, self._clocks.now(), tag.label)
+        else:
+            self.memory.free(tag.nbytes)
+
+    def _release(self) -> None:
+        now = self._clocks.now()
+        held, self._held = self._held, []
+        for entry in held:
+            if entry[0] <= now:
+                self.memory.free(entry[1], now, entry[2])
+            else:
+                self._held.append(entry)
 
 
 class Machine:
     """`spec` names count and profile ("2xT4", "2x/path/to/profile.yaml").
 
     With `math`, operations are computed on the CPU; without, tensors of a GPU have shapes and types but no
-    values: reading one gives 0, copying one to the host gives zeros. The clocks are the same in both.
+    values: reading one gives 0, copying one to the host gives zeros. The clocks are the same in both. With
+    `ranges` they also keep the time under the host figures' low and high ends (`clocks.now_range()`).
     Raises `profiles.BadProfile`.
     """
 
-    def __init__(self, spec: str = "2xT4", math: bool = True) -> None:
+    def __init__(self, spec: str = "2xT4", math: bool = True, ranges: bool = False) -> None:
+        self.spec = spec
         self.count, self.profile = profiles.load(spec)
         self.math = math
+        self.poisoned = False  # whether any device is
         self.timeline = Timeline()
-        self.clocks = Clocks(self.profile, self.count, self.timeline)
+        self.clocks = Clocks(self.profile, self.count, self.timeline, ranges)
         self.devices = [Device(i, self.profile.gpu.memory_bytes, self.clocks) for i in range(self.count)]
-        self.known_seconds: dict[tuple, float] = {}
+        self.known_lengths: dict[tuple, int] = {}  # picoseconds of kernels
         self.known_specs: dict[tuple, Any] = {}
         self._patches = Patches()
 
@@ -156,15 +191,27 @@ class Machine:
             device = device.index
         return local.device if device is None else self.check(device)
 
-    def place(self, tensor: torch.Tensor, index: int) -> None:
+    def poison(self, index: int, text: str) -> None:
+        """A device-side assertion failed: nothing on that device works again in this process."""
+        self.devices[index].poison = self.devices[index].poison or text
+        self.poisoned = True
+
+    def raise_poison(self, index: int | None = None) -> None:
+        """Raise what CUDA reports once an assertion on the device (None: any device) has failed."""
+        if self.poisoned:
+            for device in self.devices if index is None else (self.devices[index],):
+                if device.poison is not None:
+                    raise RuntimeFailure(device.poison)
+
+    def place(self, tensor: torch.Tensor, index: int, name: str = "") -> None:
         """Let the tensor's storage live on a GPU and take its bytes there. Raises torch.OutOfMemoryError."""
         for storage in storages(tensor):
             tag = storage._simulated  # type: ignore[attr-defined]
             nbytes = storage.nbytes()
             if tag is None or tag.device is None:
-                storage._simulated = self.devices[index].allocate(nbytes)  # type: ignore[attr-defined]
+                storage._simulated = self.devices[index].allocate(nbytes, name)  # type: ignore[attr-defined]
             elif tag.memory is not None and nbytes > tag.nbytes:  # grown by resize_ or an out= argument
-                storage._simulated = self.devices[tag.device].allocate(nbytes)  # type: ignore[attr-defined]
+                storage._simulated = self.devices[tag.device].allocate(nbytes, name)  # type: ignore[attr-defined]
 
     def charge_transfer(
         self, source: torch.Tensor, origin: int | None, target: int | None, non_blocking: bool

@@ -10,10 +10,15 @@ SEGMENT = 2 * 1024 * 1024  # kSmallBuffer of the same file: what is reserved com
 
 
 class Mark(NamedTuple):
-    """A point of the history: after this virtual second, so many bytes were allocated."""
+    """A point of the history: after this virtual second, so many bytes were allocated.
+
+    `change` is what was taken (or, negative, given back), and `label` what for: "module|operator|phase".
+    """
 
     seconds: float
     allocated: int
+    change: int = 0
+    label: str = ""
 
 
 def rounded(nbytes: int) -> int:
@@ -30,35 +35,53 @@ class Meter:
 
     def __init__(self, capacity_bytes: int, device_index: int) -> None:
         self.capacity = capacity_bytes
+        self.limit = capacity_bytes  # what this process may use: set_per_process_memory_fraction
         self.device_index = device_index
         self.allocated = 0
         self.peak = 0
         self.reserved = 0
         self.peak_reserved = 0
+        self.allocations = 0  # how many there were, and how many of them were given back
+        self.freed = 0
+        self.requested_bytes = 0  # of all allocations together, before rounding
+        self.out_of_memory = 0  # how often
         self._history: list[Mark] | None = None
         self._lock = threading.RLock()  # re-entered when a collection during allocate() frees
 
-    def allocate(self, nbytes: int, seconds: float = 0.0) -> int:
+    @property
+    def recording(self) -> bool:
+        """Whether a history is kept."""
+        return self._history is not None
+
+    def allocate(self, nbytes: int, seconds: float = 0.0, label: str = "") -> int:
         """Take `nbytes` at virtual second `seconds`; return the rounded size, which `free` is to be given.
 
         Raises torch.OutOfMemoryError, in CUDA's words, when the device does not have them.
         """
-        size = rounded(nbytes)
+        size = -(-nbytes // BLOCK) * BLOCK
         with self._lock:
-            if self.allocated + size > self.capacity:
+            allocated = self.allocated + size
+            if allocated > self.limit:
                 self._refuse(nbytes)
-            self.allocated += size
-            self.peak = max(self.peak, self.allocated)
-            self.reserved = max(self.reserved, min(-(-self.allocated // SEGMENT) * SEGMENT, self.capacity))
-            self.peak_reserved = max(self.peak_reserved, self.reserved)
-            self._mark(seconds)
+            self.allocated = allocated
+            self.allocations += 1
+            self.requested_bytes += nbytes
+            if allocated > self.peak:
+                self.peak = allocated
+            if allocated > self.reserved:
+                self.reserved = min(-(-allocated // SEGMENT) * SEGMENT, self.capacity)
+                self.peak_reserved = max(self.peak_reserved, self.reserved)
+            if self._history is not None:
+                self._history.append(Mark(seconds, allocated, size, label))
         return size
 
-    def free(self, size: int, seconds: float = 0.0) -> None:
+    def free(self, size: int, seconds: float = 0.0, label: str = "") -> None:
         """Give back a size that `allocate` returned."""
         with self._lock:
             self.allocated -= size
-            self._mark(seconds)
+            self.freed += 1
+            if self._history is not None:
+                self._history.append(Mark(seconds, self.allocated, -size, label))
 
     def reset_peak(self) -> None:
         """Forget the peak, as torch.cuda.reset_peak_memory_stats does."""
@@ -75,18 +98,20 @@ class Meter:
         """Begin a fresh history."""
         self._history = []
 
+    def stop(self) -> list[Mark]:
+        """End the history and return it."""
+        marks, self._history = self._history or [], None
+        return marks
+
     @property
     def history(self) -> list[Mark]:
         """The changes since `record()`, in the order in which they happened; empty if never asked for."""
         return list(self._history or ())
 
-    def _mark(self, seconds: float) -> None:
-        if self._history is not None:
-            self._history.append(Mark(seconds, self.allocated))
-
     def _refuse(self, nbytes: int) -> None:
         from torch import OutOfMemoryError
 
+        self.out_of_memory += 1
         self.empty_cache()  # CUDA, too, gives up only after returning its cache
         raise OutOfMemoryError(
             f"CUDA out of memory. Tried to allocate {size_text(nbytes)}. "

@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import cost, unreal
+from .clock import picoseconds
 from .errors import NotSimulated
 from .local import local
 from .mismatch import mismatch
@@ -39,7 +40,7 @@ class Simulation(TorchDispatchMode):
         super().__init__()
         self.machine = machine
         # The same operator on the same shapes takes the same time, and gives the same shapes.
-        self._seconds = machine.known_seconds
+        self._lengths = machine.known_lengths
         self._specs = machine.known_specs
 
     def __torch_dispatch__(
@@ -126,13 +127,14 @@ class Simulation(TorchDispatchMode):
 
     def on_device(self, operator: Operator, args: tuple, kwargs: dict[str, Any], device: int) -> Any:
         machine = self.machine
+        if machine.poisoned:
+            machine.raise_poison(device)
         if operator.takes_device and kwargs.get("device") is not None:
             kwargs = {**kwargs, "device": _CPU}
         if operator.takes_pinned and kwargs.get("pin_memory"):
             raise RuntimeError("Only dense CPU tensors can be pinned")
         if operator.generator:
             kwargs = {**kwargs, "generator": self._generator(kwargs, device)}
-        phase = "forward" if _in_backward() is None else "backward"
         key = None if operator.free else (operator.func, *signature(args, kwargs))
         try:
             if not machine.math:
@@ -151,11 +153,11 @@ class Simulation(TorchDispatchMode):
             raise
         self._place(out, device, operator)
         if key is not None:
-            seconds = self._seconds.get(key)
-            if seconds is None:
+            length = self._lengths.get(key)
+            if length is None:
                 seconds = cost.seconds(operator.func, args, kwargs, out, machine.profile.gpu)
-                self._seconds[key] = seconds
-            machine.clocks.launch(device, seconds, operator.name, phase)
+                length = self._lengths[key] = picoseconds(seconds)
+            machine.clocks.kernel(device, length, operator.name, _in_backward() is not None)
         return out
 
     def _generator(self, kwargs: dict[str, Any], device: int | None) -> torch.Generator | None:
@@ -182,7 +184,7 @@ class Simulation(TorchDispatchMode):
         if isinstance(out, torch.Tensor):
             tag = tag_of(out)
             if tag is None or tag is FLOATING or operator.resizes:
-                self.machine.place(out, device)
+                self.machine.place(out, device, operator.name)
         elif isinstance(out, list | tuple):
             for item in out:
                 self._place(item, device, operator)

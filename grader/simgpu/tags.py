@@ -24,16 +24,18 @@ class Tag:
     `device` is the index of the GPU, or None for host memory.
     """
 
-    __slots__ = ("device", "nbytes", "memory")
+    __slots__ = ("device", "nbytes", "memory", "label", "streams")
 
-    def __init__(self, device: int | None, nbytes: int = 0, memory: Any = None) -> None:
+    def __init__(self, device: int | None, nbytes: int = 0, memory: Any = None, label: str = "") -> None:
         self.device = device
         self.nbytes = nbytes  # as the meter rounded them
         self.memory = memory
+        self.label = label  # what the memory was taken for, while someone records it
+        self.streams: set[int] | None = None  # those which record_stream() named
 
     def __del__(self) -> None:
         if self.nbytes and self.memory is not None:
-            self.memory.free(self.nbytes)
+            self.memory.free(self)
 
 
 FLOATING = Tag(None)  # made by C++ autograd on its own: adopts the device of the first tensor it meets

@@ -4,30 +4,52 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-KINDS = ("compute", "copy", "host", "wait")
+from .local import local
+
+KINDS = ("compute", "copy", "collective", "host", "wait")
 PICOSECONDS = 1_000_000_000_000  # in a second
 
 
 class Span(NamedTuple):
     """One thing that one track did; `start` and `end` in virtual seconds."""
 
-    track: str  # "host", "cuda:0", "cuda:1", "cpu>cuda:0", ...
+    # "host", "host worker", "cuda:0", "cuda:0 stream 3", "cuda:0 collectives", "cpu > cuda:0", ...
+    track: str
     name: str
     kind: str  # one of KINDS
     start: float
     end: float
+    module: str = ""  # qualified name of the nn.Module in whose forward, or backward, it happened
+    phase: str = ""
+    nbytes: int = 0  # that moved
+    flow: int = 0  # spans with the same number, other than 0, show the same copy or collective
+
+
+class Label(str):
+    """The name of an operator with what else is known of the call."""
+
+    module: str
+    phase: str
 
 
 class Timeline:
-    """Records spans between `start()` and `stop()`; outside of that, `record` only tests a flag."""
+    """Records spans between `start()` and `stop()`; outside of that, `record` only tests a flag.
+
+    After `limit` spans no more are recorded, and `full` says so.
+    """
 
     def __init__(self) -> None:
         self.on = False
-        self._spans: list[tuple[str, str, str, int, int]] = []
+        self.full = False
+        self.limit: int | None = None
+        self._spans: list[tuple[str, str, str, int, int, int, int]] = []
+        self._flows = 0
 
-    def start(self) -> None:
+    def start(self, limit: int | None = None) -> None:
         """Begin a fresh recording; an earlier one that was not stopped is dropped."""
         self._spans = []
+        self._flows = 0
+        self.limit, self.full = limit, False
         self.on = True
 
     def stop(self) -> list[Span]:
@@ -35,12 +57,35 @@ class Timeline:
         self.on = False
         spans, self._spans = self._spans, []
         spans.sort(key=lambda span: (span[3], span[0], span[4]))
-        return [Span(t, n, k, a / PICOSECONDS, b / PICOSECONDS) for t, n, k, a, b in spans]
+        return [_span(*span) for span in spans]
 
-    def record(self, track: str, name: str, kind: str, start: int, end: int) -> None:
+    def label(self, name: str, backward: bool) -> str:
+        """The name, with the module and the phase of the calling thread."""
+        label = Label(name)
+        label.module = local.module
+        label.phase = "backward" if backward else local.phase
+        return label
+
+    def new_flow(self) -> int:
+        """A number that the spans of one copy or collective share."""
+        self._flows += 1
+        return self._flows
+
+    def record(
+        self, track: str, name: str, kind: str, start: int, end: int, nbytes: int = 0, flow: int = 0
+    ) -> None:
         """Add a span, times in picoseconds; spans without length are left out."""
         if self.on and end > start:
-            self._spans.append((track, name, kind, start, end))
+            if self.limit is not None and len(self._spans) >= self.limit:
+                self.on, self.full = False, True
+                return
+            self._spans.append((track, name, kind, start, end, nbytes, flow))
+
+
+def _span(track: str, name: str, kind: str, start: int, end: int, nbytes: int, flow: int) -> Span:
+    module, phase = (name.module, name.phase) if isinstance(name, Label) else ("", "")
+    times = start / PICOSECONDS, end / PICOSECONDS
+    return Span(track, str(name), kind, *times, module, phase, nbytes, flow)
 
 
 def gaps(spans: list[Span], track: str, start: float, end: float) -> list[tuple[float, float]]:

@@ -54,7 +54,7 @@ def test_history_only_when_asked_for():
     meter.record()
     size = meter.allocate(1000, 2.0)
     meter.free(size, 3.0)
-    assert meter.history == [(2.0, 1536), (3.0, 512)]
+    assert meter.history == [(2.0, 1536, 1024, ""), (3.0, 512, -1024, "")]
 
 
 def test_what_is_reserved_outlives_what_is_freed():

@@ -1,7 +1,8 @@
 """Streams and events, ordered on the virtual clock.
 
-The work of all streams of a device is done in the order in which it was launched, as if each stream waited
-for the others: no overlap between streams is simulated.
+What is put on one stream is done in order; two streams of a device share what computes there, one kernel at a
+time, while their copies go on beside it. As with torch's streams on CUDA, none waits for the default one
+unless it is told to.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..clock import Moment
 from ..errors import NotSimulated
 from ..local import local
+from ..timeline import PICOSECONDS
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -38,14 +41,15 @@ class Stream:
         return self.stream_id
 
     def wait_stream(self, stream: Stream) -> None:
-        """Nothing to do, as a device's work is done in order; another device's is waited for."""
-        if stream.device_index != self.device_index:
-            self.machine.clocks.wait(stream.device_index)
+        """Let what is put on this stream from now on start after what is on another one, of any device."""
+        clocks = self.machine.clocks
+        done = clocks.moment(stream.device_index, stream.stream_id)
+        clocks.order(self.device_index, self.stream_id, done)
 
     def wait_event(self, event: Event) -> None:
-        """Nothing to do within a device."""
-        if event.device_index is not None and event.device_index != self.device_index:
-            event.synchronize()
+        """Let what is put on this stream from now on start after an event; one never recorded has passed."""
+        if event.moment is not None:
+            self.machine.clocks.order(self.device_index, self.stream_id, event.moment)
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record an event, a new one unless given, and return it."""
@@ -57,12 +61,13 @@ class Stream:
         return torch.cuda.Event()  # type: ignore[return-value]
 
     def synchronize(self) -> None:
-        """Make the host wait for what was launched so far."""
-        self.machine.clocks.wait(self.device_index)
+        """Make the host wait for what was put on the stream so far."""
+        self.machine.clocks.wait(self.device_index, self.stream_id)
+        self.machine.raise_poison(self.device_index)
 
     def query(self) -> bool:
-        """Whether everything launched so far is done."""
-        return self.machine.clocks.ready(self.device_index) <= self.machine.now()
+        """Whether everything put on the stream so far is done."""
+        return self.machine.clocks.ready(self.device_index, self.stream_id) <= self.machine.now()
 
     def __enter__(self) -> Stream:
         before = getattr(self, "_before", [])
@@ -103,29 +108,45 @@ class Event:
     ) -> None:
         self.enable_timing = enable_timing or device is True  # torch.cuda.Event takes enable_timing first
         self.device_index: int | None = None
-        self.seconds: float | None = None
+        self.moment: Moment | None = None
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where it was recorded."""
+        return None if self.device_index is None else torch.device("cuda", self.device_index)
 
     def record(self, stream: Stream | None = None) -> None:
-        """Mark the moment at which what was launched so far will be done."""
-        self.device_index = local.device if stream is None else stream.device_index
-        self.seconds = max(self.machine.clocks.ready(self.device_index), self.machine.now())
+        """Mark the moment at which what was put on the stream so far will be done."""
+        on = current(self.machine, local.device) if stream is None else stream
+        if self.device_index not in (None, on.device_index):
+            raise RuntimeError(
+                f"Event device index {self.device_index} does not match recording stream's device index "
+                f"{on.device_index}."
+            )
+        self.device_index = on.device_index
+        self.moment = self.machine.clocks.moment(on.device_index, on.stream_id)
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to another. Raises ValueError where one has no time, as CUDA does."""
+        """Milliseconds from this event to another. Raises ValueError where one has no time, as CUDA does, and
+        RuntimeError where the end has not come yet."""
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-        if self.seconds is None or end_event.seconds is None:
+        if self.moment is None or end_event.moment is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return (end_event.seconds - self.seconds) * 1e3
+        if not (self.query() and end_event.query()):
+            raise RuntimeError("Both events must be completed before calculating elapsed time.")
+        return (end_event.moment[0] - self.moment[0]) / PICOSECONDS * 1e3
 
     def query(self) -> bool:
         """Whether the moment has passed."""
-        return self.seconds is None or self.seconds <= self.machine.now()
+        return self.moment is None or self.moment[0] / PICOSECONDS <= self.machine.now()
 
     def synchronize(self) -> None:
         """Make the host wait for the moment."""
-        if self.seconds is not None:
-            self.machine.clocks.host(max(0.0, self.seconds - self.machine.now()), "wait")
+        if self.moment is not None:
+            self.machine.clocks.wait_until(self.moment)
+            assert self.device_index is not None
+            self.machine.raise_poison(self.device_index)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Make a stream wait for the moment."""
