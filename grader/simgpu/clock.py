@@ -9,29 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 from . import links
 from .local import local
 from .profiles import MachineProfile
 from .timeline import PICOSECONDS, Timeline
-from .times import COMMUNICATION, DEFAULT_STREAM, HOST, End, HostCosts, Spent, Times, picoseconds, track
+from .times import COMMUNICATION, DEFAULT_STREAM, HOST, HostCosts, Spent, Times, picoseconds, track
+from .workers import Moment, Worker, apply, collective, order, replay, wait_until
 
 __all__ = ["COMMUNICATION", "HOST", "Clocks", "Moment", "Spent", "Worker", "picoseconds", "track"]
 
-Moment = tuple[int, ...]  # picoseconds, one for each variant of the clocks
 _BOUNDS = ("value", "low", "high")
-
-
-@dataclass
-class Worker:
-    """A thread forked from another: what it did is charged when it is joined."""
-
-    times: list[Times]  # what this thread would see were it alone; answers now()
-    start: list[int]
-    log: list[tuple] = field(default_factory=list)
-    joined: bool = False
 
 
 class Clocks:
@@ -57,7 +45,10 @@ class Clocks:
         ]
         self._local = threading.local()
         self._lock = threading.RLock()
+        # While someone wants to know: {(device, operator or link, phase): [calls, seconds, bytes]}.
         self.totals: dict[tuple[int, str, str], list[float]] | None = None
+        self.waited: Callable[[float], None] | None = None  # told how long the calling thread just waited
+        self._open_workers = 0
 
     def launch(
         self, device: int, seconds: float, name: str, phase: str = "forward", stream: int | None = None
@@ -77,11 +68,13 @@ class Clocks:
             name = self.timeline.label(name, backward)
         self._charge(Times.launch, (device, stream), length, name, backward)
 
-    def _count(self, device: int, name: str, backward: bool, length: int) -> None:
-        assert self.totals is not None
-        total = self.totals.setdefault((device, name, "backward" if backward else "forward"), [0, 0.0])
-        total[0] += 1
-        total[1] += length / PICOSECONDS
+    def _count(self, device: int, name: str, backward: bool, length: int, nbytes: int = 0) -> None:
+        if self.totals is not None:
+            phase = "backward" if backward else local.phase
+            total = self.totals.setdefault((device, name, phase), [0, 0.0, 0])
+            total[0] += 1
+            total[1] += length / PICOSECONDS
+            total[2] += nbytes
 
     def copy(
         self,
@@ -97,12 +90,15 @@ class Clocks:
         memory and to the host."""
         backward = phase == "backward"
         length = picoseconds(links.transfer_seconds(self.profile.link, HOST in (source, destination), nbytes))
+        device = source if destination == HOST else destination
+        self._count(device, f"{track(source)} > {track(destination)}", backward, length, nbytes)
         if self.timeline.on:
             name = self.timeline.label(name, backward)
         ends = (
             (end, DEFAULT_STREAM if end == HOST else _current_stream(end)) for end in (source, destination)
         )
-        self._charge(Times.copy, *ends, length, name, blocking, backward, nbytes)
+        with self._telling_waits():
+            self._charge(Times.copy, *ends, length, name, blocking, backward, nbytes)
 
     def broadcast(self, devices: Sequence[int], nbytes: int, name: str = "broadcast") -> None:
         """Copy `nbytes` of parameters from devices[0] to the others, as replicate() does."""
@@ -118,6 +114,7 @@ class Clocks:
         if len(devices) > 1:  # on one device there is nothing to move
             length = picoseconds(formula(self.profile.link, nbytes, len(devices)))
             ends = tuple((device, _current_stream(device)) for device in devices)
+            self._count(devices[0], name, name == "reduce", length, nbytes)
             self._charge(Times.together, ends, length, name, nbytes)
 
     def collective(
@@ -126,9 +123,10 @@ class Clocks:
         """Let a collective of several processes occupy the device's communication stream for `seconds`, from
         `not_before` (the moment at which the last process is ready) on. Returns when it ends."""
         moments = self._moments(not_before)
+        self._count(device, name, False, picoseconds(seconds), nbytes)
         if self.timeline.on:
             name = self.timeline.label(name, backward=False)
-        self._charge(_collective, device, moments, picoseconds(seconds), name, nbytes)
+        self._charge(collective, device, moments, picoseconds(seconds), name, nbytes)
         return self.ready(device, COMMUNICATION)
 
     def replica(self, modules: int) -> None:
@@ -141,11 +139,14 @@ class Clocks:
 
     def cpu_operator(self, name: str = "cpu") -> None:
         """Charge the calling thread with one operator on CPU tensors (the profile's constant)."""
+        if self.timeline.on:
+            name = self.timeline.label(name, backward=False)
         self._charge(Times.cpu_operator, name)
 
     def wait(self, device: int | None = None, stream: int | None = None) -> float:
         """Make the calling thread wait for a stream, all of a device, or all devices; its time after that."""
-        self._charge(Times.wait, device, stream)
+        with self._telling_waits():
+            self._charge(Times.wait, device, stream)
         return self.now()
 
     def moment(self, device: int, stream: int) -> Moment:
@@ -156,11 +157,20 @@ class Clocks:
 
     def order(self, device: int, stream: int, moment: float | Moment) -> None:
         """Let what is put on a stream from now on start no earlier than `moment`."""
-        self._charge(_order, (device, stream), self._moments(moment))
+        self._charge(order, (device, stream), self._moments(moment))
 
     def wait_until(self, moment: float | Moment) -> None:
         """Make the calling thread wait for a moment."""
-        self._charge(_wait_until, self._moments(moment))
+        with self._telling_waits():
+            self._charge(wait_until, self._moments(moment))
+
+    @contextmanager
+    def _telling_waits(self) -> Iterator[None]:
+        spent = self._times()[0].spent
+        before = spent.wait
+        yield
+        if self.waited is not None and spent.wait > before:
+            self.waited((spent.wait - before) / PICOSECONDS)
 
     def now(self) -> float:
         """Return the calling thread's time, in seconds."""
@@ -198,7 +208,11 @@ class Clocks:
         every = self._times()
         for times in every:
             times.after_backward()
-        return Worker([times.fork("host worker") for times in every], [times.host for times in every])
+        parent = getattr(self._local, "worker", None)
+        name = f"{every[0].host_track} worker {self._open_workers}"
+        if parent is None:
+            self._open_workers += 1
+        return Worker([times.fork(name) for times in every], [times.host for times in every])
 
     @contextmanager
     def worker(self, worker: Worker) -> Iterator[Worker]:
@@ -215,7 +229,9 @@ class Clocks:
         if worker.joined:
             return
         worker.joined = True
-        self._charge(_replay, worker)
+        if getattr(self._local, "worker", None) is None:
+            self._open_workers -= 1
+        self._charge(replay, worker)
 
     def _times(self) -> list[Times]:
         worker = getattr(self._local, "worker", None)
@@ -232,10 +248,10 @@ class Clocks:
         worker = getattr(self._local, "worker", None)
         if worker is not None:
             worker.log.append((what, args))
-            _apply(worker.times, what, args)
+            apply(worker.times, what, args)
             return
         with self._lock:
-            _apply(self._main, what, args)
+            apply(self._main, what, args)
 
 
 def _current_stream(device: int) -> int:
@@ -248,40 +264,3 @@ def _current_stream(device: int) -> int:
 
 def _reached(times: Times) -> float:
     return max(times.host, *times.backward) / PICOSECONDS
-
-
-def _apply(variants: list[Times], what: Callable[..., None], args: tuple) -> None:
-    for number, times in enumerate(variants):
-        _apply_one(times, number, what, args)
-
-
-def _apply_one(times: Times, number: int, what: Callable[..., None], args: tuple) -> None:
-    if what in _OF_A_VARIANT:
-        what(times, number, *args)
-    else:
-        what(times, *args)
-
-
-def _collective(times: Times, number: int, device: int, moments: Moment, *rest: Any) -> None:
-    times.collective(device, moments[number], *rest)
-
-
-def _order(times: Times, number: int, end: End, moments: Moment) -> None:
-    times.order(end, moments[number])
-
-
-def _wait_until(times: Times, number: int, moments: Moment) -> None:
-    times.wait_until(moments[number])
-
-
-def _replay(times: Times, number: int, worker: Worker) -> None:
-    times.after_backward()
-    resumed, host_track = times.host, times.host_track
-    times.host, times.host_track = worker.start[number], worker.times[number].host_track
-    for what, args in worker.log:
-        _apply_one(times, number, what, args)
-    times.after_backward()
-    times.host, times.host_track = max(resumed, times.host), host_track
-
-
-_OF_A_VARIANT = {_collective, _order, _wait_until, _replay}

@@ -19,7 +19,7 @@ from .memory import Mark, Meter
 from .mode import Simulation
 from .patches import Patches
 from .tags import ATTRIBUTE, Tag, storages, tag_of
-from .timeline import Timeline
+from .timeline import Timeline, module_running
 
 _installed: Machine | None = None
 
@@ -68,7 +68,7 @@ class Device:
         if not memory.recording:
             return Tag(self.index, memory.allocate(nbytes), self)
         phase = local.phase if torch._C._current_autograd_node() is None else "backward"
-        label = f"{local.module}|{name}|{phase}"
+        label = f"{module_running()}|{name}|{phase}"
         return Tag(self.index, memory.allocate(nbytes, self._clocks.now(), label), self, label)
 
     def free(self, tag: Tag) -> None:

@@ -46,6 +46,7 @@ class Meter:
         self.requested_bytes = 0  # of all allocations together, before rounding
         self.out_of_memory = 0  # how often
         self._history: list[Mark] | None = None
+        self._limit: int | None = None
         self._lock = threading.RLock()  # re-entered when a collection during allocate() frees
 
     @property
@@ -72,7 +73,7 @@ class Meter:
                 self.reserved = min(-(-allocated // SEGMENT) * SEGMENT, self.capacity)
                 self.peak_reserved = max(self.peak_reserved, self.reserved)
             if self._history is not None:
-                self._history.append(Mark(seconds, allocated, size, label))
+                self._mark(Mark(seconds, allocated, size, label))
         return size
 
     def free(self, size: int, seconds: float = 0.0, label: str = "") -> None:
@@ -81,7 +82,12 @@ class Meter:
             self.allocated -= size
             self.freed += 1
             if self._history is not None:
-                self._history.append(Mark(seconds, self.allocated, -size, label))
+                self._mark(Mark(seconds, self.allocated, -size, label))
+
+    def _mark(self, mark: Mark) -> None:
+        assert self._history is not None
+        if self._limit is None or len(self._history) < self._limit:
+            self._history.append(mark)
 
     def reset_peak(self) -> None:
         """Forget the peak, as torch.cuda.reset_peak_memory_stats does."""
@@ -94,9 +100,9 @@ class Meter:
         with self._lock:
             self.reserved = min(-(-self.allocated // SEGMENT) * SEGMENT, self.capacity)
 
-    def record(self) -> None:
-        """Begin a fresh history."""
-        self._history = []
+    def record(self, limit: int | None = None) -> None:
+        """Begin a fresh history, which ends after `limit` marks."""
+        self._history, self._limit = [], limit
 
     def stop(self) -> list[Mark]:
         """End the history and return it."""

@@ -86,7 +86,7 @@ class Simulation(TorchDispatchMode):
         if operator.generator:
             self._generator(kwargs, None)
         out = operator.func(*args, **kwargs)
-        self.machine.clocks.cpu_operator()
+        self.machine.clocks.cpu_operator(operator.name)
         if operator.takes_device and _in_backward() is not None and isinstance(out, torch.Tensor):
             # C++ autograd knows only the physical device of what it replaces.
             for storage in storages(out):
@@ -99,7 +99,7 @@ class Simulation(TorchDispatchMode):
             out = args[0].clone()
         else:
             out = operator.func(*args, **{**kwargs, "pin_memory": False})
-        self.machine.clocks.cpu_operator()
+        self.machine.clocks.cpu_operator(operator.name)
         out.untyped_storage()._simulated = PINNED
         return out
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
+
 from .local import local
 
 KINDS = ("compute", "copy", "collective", "host", "wait")
@@ -30,6 +32,15 @@ class Label(str):
 
     module: str
     phase: str
+
+
+def module_running() -> str:
+    """Qualified name of the module in whose forward, or backward, the calling thread is, if anyone tells."""
+    if not local.module:
+        node = torch._C._current_autograd_node()
+        if node is not None:
+            return node.metadata.get("module", "")
+    return local.module
 
 
 class Timeline:
@@ -62,7 +73,7 @@ class Timeline:
     def label(self, name: str, backward: bool) -> str:
         """The name, with the module and the phase of the calling thread."""
         label = Label(name)
-        label.module = local.module
+        label.module = module_running()
         label.phase = "backward" if backward else local.phase
         return label
 

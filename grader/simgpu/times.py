@@ -200,8 +200,9 @@ class Times:
 
     def _launched(self, device: int, name: str, backward: bool, flow: int = 0) -> int:
         if backward:
-            launched = max(self.backward[device], self.host) + self.costs.backward_launch
-            self.backward[device] = launched
+            begun = max(self.backward[device], self.host)
+            launched = self.backward[device] = begun + self.costs.backward_launch
+            self._record(f"host backward {track(device)}", name, "host", begun, launched, 0, flow)
             return launched
         self.work("launch", self.costs.launch, name, flow)
         return self.host
