@@ -1,0 +1,250 @@
+"""Which of torch's operators give on a simulated GPU what they give on the CPU.
+
+torch describes its operators for its own tests: how to call each and with which inputs
+(`torch.testing._internal.common_methods_invocations.op_db`). Each is called with float32 inputs made for
+`cuda:1` of two simulated T4, and again on the CPU without any simulation, forward and, where the operator has
+derivatives, backward. An operator passes if for each of its inputs every output and gradient
+
+- says that it is on the device it is on with CUDA (`cuda:1`),
+- has the CPU's shape, type and values (random ones too: both draw from the CPU's generator, seeded alike;
+  memory that nothing initialized is compared by shape and type alone),
+
+and neither the CPU's inputs nor its results changed. Without arithmetic the same is asked of shapes, types and
+devices; an operator may also refuse by name, and a shape that depends on values may be the largest possible.
+
+    python benchmarks/operators.py [--sample N --seed S] [--inputs 6] [--only NAME] [--write]
+
+`--sample 40 --seed 7` takes 40 operators chosen by that seed; `--write` puts the result of a full
+run into docs/simgpu-operators.md. Ends with 1 where fewer than 99 % pass, or 97 % without arithmetic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import types
+import unittest
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from grader import simgpu
+from grader.simgpu.errors import NotSimulated
+
+HOME = "cuda:1"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "simgpu-operators.md"
+LEAST = {"with arithmetic": 0.99, "without arithmetic": 0.97}
+UNINITIALIZED = {
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
+    "resize_as_", "as_strided.partial_views",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one operator."""
+
+    name: str  # with its variant: "std.unbiased"
+    kind: str  # "passed", "refused", "largest" (shape depends on values) or "failed"
+    reason: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether it counts as passed."""
+        return self.kind in ("passed", "largest")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One way to call an operator: its arguments on the CPU, and which of them a GPU would hold."""
+
+    leaves: list[Any]
+    structure: Any
+    on_gpu: list[bool]
+    process: Callable[[Any], Any]  # picks the differentiable part of the output
+
+    def arguments(self, device: str) -> tuple[Any, list[Any], dict[str, Any]]:
+        """Fresh arguments, moved to `device` as far as they belong there."""
+        leaves = [
+            fresh(leaf, device if home else "cpu") for leaf, home in zip(self.leaves, self.on_gpu, strict=True)
+        ]
+        return tree_unflatten(leaves, self.structure)
+
+
+class Refused(Exception):
+    """An operator that the simulation says it does not have."""
+
+
+class Differs(Exception):
+    """An operator whose result is not the CPU's."""
+
+
+def fresh(leaf: Any, device: str) -> Any:
+    """A copy of a tensor on a device, or the device itself where the argument is one."""
+    if isinstance(leaf, torch.device):
+        return torch.device(device)
+    if not isinstance(leaf, torch.Tensor):
+        return device if isinstance(leaf, str) and leaf == "cpu" else leaf
+    copied = leaf.detach().clone().to(device)
+    return copied.requires_grad_(leaf.requires_grad)
+
+
+def load() -> list[Any]:
+    """torch's descriptions of its operators."""
+    # torch's helpers compare texts with a package that is used nowhere here.
+    stand_in = types.ModuleType("expecttest")
+    stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    sys.modules.setdefault("expecttest", stand_in)
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
+
+
+def title(op: Any) -> str:
+    """The operator's name with its variant."""
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def calls(op: Any, seed: int, limit: int) -> list[Call]:
+    """At most `limit` of the operator's inputs, spread over all of them, as its author made them for a GPU."""
+    with simgpu.simulate("2xT4"):
+        torch.manual_seed(seed)
+        samples = list(op.sample_inputs(HOME, torch.float32, requires_grad=op.supports_autograd))
+        step = max(1, -(-len(samples) // limit))
+        return [_call(sample) for sample in samples[::step]]
+
+
+def _call(sample: Any) -> Call:
+    leaves, structure = tree_flatten((sample.input, list(sample.args), dict(sample.kwargs)))
+    homes, plain = [], []
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            homes.append(leaf.device.type == "cuda")
+            plain.append(simgpu.physical(leaf).clone().requires_grad_(leaf.requires_grad))
+        else:
+            device = isinstance(leaf, torch.device) or (isinstance(leaf, str) and leaf.startswith("cuda"))
+            homes.append(device and torch.device(leaf).type == "cuda")
+            plain.append("cpu" if device and isinstance(leaf, str) else leaf)
+    return Call(plain, structure, homes, sample.output_process_fn_grad)
+
+
+def run(op: Any, call: Call, device: str, seed: int) -> list[Any]:
+    """Outputs of the operator, then its gradients, in one flat list; None for a gradient that is not there."""
+    first, args, kwargs = call.arguments(device)
+    torch.manual_seed(seed)
+    out = op(first, *args, **kwargs)
+    results = tree_flatten(out)[0]
+    if not op.supports_autograd:
+        return results
+    differentiable = [
+        item for item in tree_flatten(call.process(out))[0] if isinstance(item, torch.Tensor) and item.requires_grad
+    ]
+    inputs = [
+        leaf for leaf in tree_flatten((first, args, kwargs))[0] if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+    ]
+    if not differentiable or not inputs:
+        return results
+    ones = [torch.ones_like(item) for item in differentiable]
+    return results + list(torch.autograd.grad(differentiable, inputs, ones, allow_unused=True))
+
+
+def compare(op: Any, wanted: list[Any], got: list[Any], devices: list[Any], values: bool) -> bool:
+    """Whether a shape is the largest possible one instead of the CPU's. Raises Differs."""
+    if len(wanted) != len(got):
+        raise Differs(f"{len(got)} results instead of {len(wanted)}")
+    largest = False
+    for position, (a, b, device) in enumerate(zip(wanted, got, devices, strict=True)):
+        where = f"result {position}: "
+        if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+            if type(a) is not type(b) or (values and not isinstance(a, torch.device) and a != b and a == a):
+                raise Differs(f"{where}{b!r} instead of {a!r}")
+            continue
+        if device != torch.device(HOME):
+            raise Differs(f"{where}on {device}")
+        if a.dtype != b.dtype or a.layout != b.layout:
+            raise Differs(f"{where}{b.dtype} {b.layout} instead of {a.dtype} {a.layout}")
+        if a.shape != b.shape:
+            if values or a.dim() != b.dim() or any(m > n for m, n in zip(a.shape, b.shape, strict=True)):
+                raise Differs(f"{where}shape {list(b.shape)} instead of {list(a.shape)}")
+            largest = True
+        elif values and op.name not in UNINITIALIZED:
+            try:
+                torch.testing.assert_close(b, a, equal_nan=True, check_stride=False)
+            except AssertionError as error:
+                raise Differs(where + str(error).split("\n\n")[0].replace("\n", " ")) from error
+    return largest
+
+
+def try_call(op: Any, call: Call, seed: int, math: bool) -> bool:
+    """Whether shapes were the largest possible. Raises Refused, Differs, or what the operator raised."""
+    before = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in call.leaves]
+    try:
+        wanted = run(op, call, "cpu", seed)
+    except Exception:  # the CPU itself does not do it: nothing to compare with
+        return False
+    kept = [item.detach().clone() if isinstance(item, torch.Tensor) else item for item in wanted]
+    with simgpu.simulate("2xT4", math=math):
+        try:
+            got = run(op, call, HOME, seed)
+        except NotSimulated as error:
+            raise Refused(str(error).split(" is not simulated")[0]) from error
+        devices = [getattr(item, "device", None) for item in got]
+        got = [simgpu.physical(item) if isinstance(item, torch.Tensor) else item for item in got]
+    largest = compare(op, wanted, got, devices, math)
+    for a, b in zip([*before, *kept], [*call.leaves, *wanted], strict=True):
+        if isinstance(a, torch.Tensor) and op.name not in UNINITIALIZED:
+            torch.testing.assert_close(b.detach(), a, rtol=0, atol=0, equal_nan=True)
+    return largest
+
+
+def judge(op: Any, seed: int, limit: int, math: bool) -> Outcome:
+    """What becomes of one operator over its inputs."""
+    kind = "passed"
+    try:
+        for call in calls(op, seed, limit):
+            if try_call(op, call, seed, math):
+                kind = "largest"
+    except Refused as error:
+        return Outcome(title(op), "refused", str(error))
+    except Differs as error:
+        return Outcome(title(op), "failed", str(error))
+    except Exception as error:
+        return Outcome(title(op), "failed", f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}")
+    return Outcome(title(op), kind)
+
+
+def main() -> int:
+    """Run the sweep and print it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sample", type=int, help="take only so many operators, chosen at random")
+    parser.add_argument("--seed", type=int, default=0, help="chooses operators and values")
+    parser.add_argument("--inputs", type=int, default=6, help="at most so many inputs of each operator")
+    parser.add_argument("--only", help="operators of this name")
+    parser.add_argument("--write", action="store_true", help=f"write docs/{PAGE.name}")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    everything = load()
+    chosen = [op for op in everything if options.only in (None, op.name, title(op))]
+    if options.sample:
+        chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
+    print(f"torch {torch.__version__}, {len(chosen)} of {len(everything)} operators, seed {options.seed}")
+    good = True
+    for name, math in (("with arithmetic", True), ("without arithmetic", False)):
+        outcomes = [judge(op, options.seed, options.inputs, math) for op in chosen]
+        passed = sum(outcome.good for outcome in outcomes)
+        print(f"\n{name}: {passed} of {len(outcomes)} passed ({passed / len(outcomes):.1%})")
+        for outcome in outcomes:
+            if not outcome.kind == "passed":
+                print(f"  {outcome.kind:8} {outcome.name:45} {outcome.reason}")
+        good &= passed / len(outcomes) >= LEAST[name]
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
