@@ -1,0 +1,62 @@
+"""Seeing a simulated run: its summary in the terminal, a Chrome trace, a page, the cost of one step.
+
+    recording = view.start(machine, spans=True)
+    ...                                            # what is to be seen
+    view.finish(recording, trace=Path("trace.json"), report=Path("report.html"), console=Console())
+
+Everything shown is simulated, and says so beside the profile's name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .record import Record
+from .recording import MARKS, SPANS, Recording
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..machine import Machine
+
+__all__ = ["Record", "Recording", "finish", "start"]
+
+
+def start(machine: Machine, spans: bool = False, limit: int = SPANS) -> Recording:
+    """Begin to record what an installed machine does, in the thread that installed it.
+
+    Without `spans` only totals are kept, which cost next to nothing; a trace or a page needs the spans. After
+    `limit` of them no more are kept, and the totals go on.
+    """
+    recording = Recording(machine, spans, limit, MARKS)
+    recording.start()
+    return recording
+
+
+def finish(
+    recording: Recording,
+    trace: Path | None = None,
+    report: Path | None = None,
+    console: Console | None = None,
+) -> Record:
+    """End a recording, once all devices are done; write the files and print the summary that are asked for.
+
+    Raises OSError where a file cannot be written, ValueError where one is asked of a recording without spans.
+    """
+    if not recording.spans and (trace or report):
+        raise ValueError("a trace or a report needs the spans: start(machine, spans=True)")
+    record = recording.stop()
+    if trace is not None:
+        from .trace import write
+
+        write(record, trace)
+    if report is not None:
+        from .page import render
+
+        report.write_text(render(record), encoding="utf-8")
+    if console is not None:
+        from .summary import show
+
+        show(record, console)
+    return record
