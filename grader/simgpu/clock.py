@@ -22,6 +22,10 @@ __all__ = ["COMMUNICATION", "HOST", "Clocks", "Moment", "Spent", "Worker", "pico
 _BOUNDS = ("value", "low", "high")
 
 
+class _Here(threading.local):
+    worker: Worker | None = None  # what the calling thread is charged to; None for the main one
+
+
 class Clocks:
     """The clocks of a machine of `count` GPUs. All public times are seconds.
 
@@ -43,7 +47,7 @@ class Clocks:
             Times.at_rest(HostCosts.of(profile.host, bound), count, None if i else self.timeline)
             for i, bound in enumerate(bounds)
         ]
-        self._local = threading.local()
+        self._here = _Here()
         self._lock = threading.RLock()
         # While someone wants to know: {(device, operator or link, phase): [calls, seconds, bytes]}.
         self.totals: dict[tuple[int, str, str], list[float]] | None = None
@@ -61,12 +65,17 @@ class Clocks:
     def kernel(self, device: int, length: int, name: str, backward: bool, stream: int | None = None) -> None:
         """What `launch` does, for a length in picoseconds."""
         if stream is None:
-            stream = _current_stream(device)
+            stream = DEFAULT_STREAM if local.streams is None else _current_stream(device)
         if self.totals is not None:
             self._count(device, name, backward, length)
         if self.timeline.on:
             name = self.timeline.label(name, backward)
-        self._charge(Times.launch, (device, stream), length, name, backward)
+        if self._here.worker is not None:
+            self._charge(Times.launch, (device, stream), length, name, backward)
+            return
+        with self._lock:
+            for times in self._main:
+                times.launch((device, stream), length, name, backward)
 
     def _count(self, device: int, name: str, backward: bool, length: int, nbytes: int = 0) -> None:
         if self.totals is not None:
@@ -208,7 +217,7 @@ class Clocks:
         every = self._times()
         for times in every:
             times.after_backward()
-        parent = getattr(self._local, "worker", None)
+        parent = self._here.worker
         name = f"{every[0].host_track} worker {self._open_workers}"
         if parent is None:
             self._open_workers += 1
@@ -217,24 +226,24 @@ class Clocks:
     @contextmanager
     def worker(self, worker: Worker) -> Iterator[Worker]:
         """Charge everything that the calling thread does inside to `worker`."""
-        outer = getattr(self._local, "worker", None)
-        self._local.worker = worker
+        outer = self._here.worker
+        self._here.worker = worker
         try:
             yield worker
         finally:
-            self._local.worker = outer
+            self._here.worker = outer
 
     def join(self, worker: Worker) -> None:
         """Charge what `worker` did and make the calling thread wait for its end; only once."""
         if worker.joined:
             return
         worker.joined = True
-        if getattr(self._local, "worker", None) is None:
+        if self._here.worker is None:
             self._open_workers -= 1
         self._charge(replay, worker)
 
     def _times(self) -> list[Times]:
-        worker = getattr(self._local, "worker", None)
+        worker = self._here.worker
         return self._main if worker is None else worker.times
 
     def _moments(self, moment: float | Moment) -> Moment:
@@ -245,7 +254,7 @@ class Clocks:
         return tuple(variant.host + ahead for variant in times)
 
     def _charge(self, what: Callable[..., None], *args: object) -> None:
-        worker = getattr(self._local, "worker", None)
+        worker = self._here.worker
         if worker is not None:
             worker.log.append((what, args))
             apply(worker.times, what, args)
@@ -263,4 +272,4 @@ def _current_stream(device: int) -> int:
 
 
 def _reached(times: Times) -> float:
-    return max(times.host, *times.backward) / PICOSECONDS
+    return max(times.host, times.reached) / PICOSECONDS

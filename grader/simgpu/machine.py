@@ -110,7 +110,7 @@ class Machine:
         self.timeline = Timeline()
         self.clocks = Clocks(self.profile, self.count, self.timeline, ranges)
         self.devices = [Device(i, self.profile.gpu.memory_bytes, self.clocks) for i in range(self.count)]
-        self.known_lengths: dict[tuple, int] = {}  # picoseconds of kernels
+        self.known_lengths: dict[Any, Any] = {}  # picoseconds of kernels
         self.known_specs: dict[tuple, Any] = {}
         self._patches = Patches()
 

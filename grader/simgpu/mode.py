@@ -14,14 +14,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import cost, unreal
-from .clock import picoseconds
+from .clock import HOST, picoseconds
 from .errors import NotSimulated
 from .local import local
 from .mismatch import mismatch
 from .operators import Operator, signature, tensors_in
 from .special import SPECIAL
 from .surface import generators
-from .tags import FLOATING, PINNED, Tag, device_index, storages, tag_of
+from .tags import FLOATING, PINNED, WITHOUT_STORAGE, Tag, device_index, storages, tag_of
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -30,6 +30,8 @@ aten = torch.ops.aten
 _CPU = torch.device("cpu")
 _in_backward = torch._C._current_autograd_node
 _learned: dict[Any, Operator] = {}
+_NOWHERE = -2
+_PLAIN = {int, float, bool, type(None), torch.dtype}
 _NO_HOST_MEMORY = re.compile(r"you tried to allocate (\d+) bytes")
 
 
@@ -40,24 +42,63 @@ class Simulation(TorchDispatchMode):
         super().__init__()
         self.machine = machine
         # The same operator on the same shapes takes the same time, and gives the same shapes.
-        self._lengths = machine.known_lengths
+        self._lengths: dict[Any, Any] = machine.known_lengths
         self._specs = machine.known_specs
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        observed = local.observed and not local.inside
-        local.inside += 1
+        here = local
+        if here.inside:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        here.inside = 1
         try:
-            if not observed:
-                return func(*args, **kwargs)
+            if not here.observed:
+                return func(*args, **kwargs) if kwargs else func(*args)
             operator = _learned.get(func)
             if operator is None:
                 operator = _learned[func] = Operator(func)
-            return self._run(operator, args, kwargs)
+                operator.plain = operator.plain and operator.packet not in SPECIAL
+            if operator.plain and not kwargs and self.machine.math:
+                key: list[Any] = []
+                device = _survey(args, key)
+                if device is not None and device != _NOWHERE:
+                    return self._plain(operator, args, device, key)
+            return self._run(operator, args, kwargs or {})
         finally:
-            local.inside -= 1
+            here.inside = 0
+
+    def _plain(self, operator: Operator, args: tuple, device: int, key: list[Any]) -> Any:
+        """Run an operator whose inputs are all in one place, as nearly always. Written to be fast."""
+        machine = self.machine
+        if device == HOST:
+            out = operator.func(*args)
+            machine.clocks.cpu_operator(operator.name)
+            return out
+        if machine.poisoned:
+            machine.raise_poison(device)
+        try:
+            out = operator.func(*args)
+        except (RuntimeError, IndexError) as error:
+            out = self._failed(operator, error, device)
+        if operator.is_view:
+            return out
+        if type(out) is torch.Tensor:
+            storage = out.untyped_storage()
+            if storage._simulated is None:  # type: ignore[attr-defined]
+                storage._simulated = machine.devices[device].allocate(storage.nbytes(), operator.name)  # type: ignore[attr-defined]
+            elif storage._simulated is FLOATING:  # type: ignore[attr-defined]
+                machine.place(out, device, operator.name)
+        else:
+            self._place(out, device, operator)
+        known = self._lengths.get(operator)
+        if known is None:
+            known = self._lengths[operator] = {}
+        length = known.get(tuple(key))
+        if length is None:
+            length = known[tuple(key)] = self._length(operator, args, {}, out)
+        machine.clocks.kernel(device, length, operator.name, _in_backward() is not None)
+        return out
 
     def _run(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
         tensors = tensors_in(args, kwargs)
@@ -144,19 +185,13 @@ class Simulation(TorchDispatchMode):
                     out = operator.func(*args, **kwargs)
             else:
                 out = operator.func(*args, **kwargs)
-        except NotSimulated:
-            raise
-        except NotImplementedError as error:
-            raise NotSimulated(f"aten::{operator.name}") from error
-        except RuntimeError as error:
-            self._out_of_memory(error, device)
-            raise
+        except (RuntimeError, IndexError) as error:
+            out = self._failed(operator, error, device)
         self._place(out, device, operator)
         if key is not None:
             length = self._lengths.get(key)
             if length is None:
-                seconds = cost.seconds(operator.func, args, kwargs, out, machine.profile.gpu)
-                length = self._lengths[key] = picoseconds(seconds)
+                length = self._lengths[key] = self._length(operator, args, kwargs, out)
             machine.clocks.kernel(device, length, operator.name, _in_backward() is not None)
         return out
 
@@ -189,8 +224,47 @@ class Simulation(TorchDispatchMode):
             for item in out:
                 self._place(item, device, operator)
 
-    def _out_of_memory(self, error: RuntimeError, device: int) -> None:
-        """The host refused the memory of one tensor: say what the simulated GPU would have said."""
+    def _length(self, operator: Operator, args: tuple, kwargs: dict[str, Any], out: Any) -> int:
+        """Picoseconds for which the device is busy."""
+        return picoseconds(cost.seconds(operator.func, args, kwargs, out, self.machine.profile.gpu))
+
+    def _failed(self, operator: Operator, error: Exception, device: int) -> Any:
+        """Say what CUDA would have said where the CPU's operator failed."""
+        if isinstance(error, NotImplementedError) and not isinstance(error, NotSimulated):
+            raise NotSimulated(f"aten::{operator.name}") from error
         refused = _NO_HOST_MEMORY.search(str(error))
         if refused:
             self.machine.devices[device].memory.allocate(int(refused[1]), self.machine.clocks.now())
+        raise error
+
+
+def _survey(values: tuple | list, key: list[Any]) -> int | None:
+    """Where the tensors among the values are: a device's index, or HOST; None unless all are in one place.
+
+    Appends to `key` what the cost of the operator depends on.
+    """
+    place = _NOWHERE
+    for value in values:
+        kind = type(value)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            try:
+                tag = value.untyped_storage()._simulated
+            except WITHOUT_STORAGE:
+                return None
+            key.append(value.shape)
+            key.append(value.dtype)
+            here = HOST if tag is None else tag.device
+        elif kind in _PLAIN:
+            key.append(value)
+            continue
+        elif kind is list or kind is tuple:
+            key.append(len(value))
+            here = _survey(value, key)
+            if here == _NOWHERE:
+                continue
+        else:
+            return None
+        if here is None or here != place != _NOWHERE:
+            return None
+        place = here
+    return place

@@ -30,6 +30,7 @@ class Operator:
     __slots__ = (
         "func", "name", "packet", "is_view", "free", "mutates", "foreach", "resizes",
         "takes_device", "takes_pinned", "generator", "random", "host_arguments", "returned_arguments",
+        "plain",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -49,6 +50,10 @@ class Operator:
         self.returned_arguments = _returned_arguments(func._schema)
         self.random = torch.Tag.nondeterministic_seeded in func.tags and not self.generator
         self.host_arguments = _HOST_ARGUMENTS.get(self.name, ())
+        # Whether nothing but the devices of its inputs decides what is to be done.
+        self.plain = not (
+            self.takes_device or self.takes_pinned or self.generator or self.random or self.resizes
+        )
 
     def may_be_on_host(self, tensor: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Whether this CPU tensor is one that the operator takes beside tensors of a GPU."""

@@ -15,7 +15,7 @@ import torch
 from .local import inside
 
 ATTRIBUTE = "_simulated"
-_WITHOUT_STORAGE = (NotImplementedError, RuntimeError)
+WITHOUT_STORAGE = (NotImplementedError, RuntimeError)
 
 
 class Tag:
@@ -58,7 +58,7 @@ def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
     """The storages that hold a tensor: one, or those of the parts of a sparse tensor."""
     try:
         yield tensor.untyped_storage()
-    except _WITHOUT_STORAGE:
+    except WITHOUT_STORAGE:
         for part in sparse_parts(tensor):
             yield part.untyped_storage()
 
@@ -67,7 +67,7 @@ def tag_of(tensor: torch.Tensor) -> Tag | None:
     """The tag of a tensor; None for an ordinary CPU tensor."""
     try:
         return tensor.untyped_storage()._simulated  # type: ignore[attr-defined]
-    except _WITHOUT_STORAGE:
+    except WITHOUT_STORAGE:
         for storage in storages(tensor):
             return storage._simulated  # type: ignore[attr-defined]
         return None

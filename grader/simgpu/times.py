@@ -132,6 +132,7 @@ class Times:
     communicating: list[int] = field(default_factory=list)
     spent: Spent = field(default_factory=Spent)
     host: int = 0
+    reached: int = 0  # the last of the backward launch clocks
     timeline: Timeline | None = None
     host_track: str = "host"
 
@@ -155,6 +156,7 @@ class Times:
             self.communicating[:],
             Spent(),
             self.host,
+            self.reached,
             None,
             host_track,
         )
@@ -176,11 +178,10 @@ class Times:
 
     def after_backward(self) -> None:
         """The thread that called backward() goes on when the engine's threads have launched everything."""
-        reached = max(self.backward)
-        if reached > self.host:
-            self._record(self.host_track, "backward", "host", self.host, reached)
-            self.spent.launch += reached - self.host
-            self.host = reached
+        if self.reached > self.host:
+            self._record(self.host_track, "backward", "host", self.host, self.reached)
+            self.spent.launch += self.reached - self.host
+            self.host = self.reached
 
     def work(self, what: str, length: int, name: str, flow: int = 0) -> None:
         """The host does something of its own for `length`; `what` is a field of `Spent`."""
@@ -202,6 +203,8 @@ class Times:
         if backward:
             begun = max(self.backward[device], self.host)
             launched = self.backward[device] = begun + self.costs.backward_launch
+            if launched > self.reached:
+                self.reached = launched
             self._record(f"host backward {track(device)}", name, "host", begun, launched, 0, flow)
             return launched
         self.work("launch", self.costs.launch, name, flow)
@@ -209,13 +212,25 @@ class Times:
 
     def launch(self, end: End, length: int, name: str, backward: bool) -> None:
         """A kernel of `length` on a stream; the host goes on as soon as it is launched."""
+        # Written out, since this runs for every operator.
         device = end[0]
-        launched = self._launched(device, name, backward)
+        recording = self.timeline is not None and self.timeline.on
+        if backward or recording or self.reached > self.host:
+            launched = self._launched(device, name, backward)
+        else:
+            launched = self.host = self.host + self.costs.launch
+            self.spent.launch += self.costs.launch
+        engine = self.engines[device]
         ready = self.streams.get(end, 0)
-        start = self.engines[device].reserve(ready if ready > launched else launched, length, launched)
+        if ready <= launched and engine.free <= launched:
+            start = launched
+            engine.free = start + length
+        else:
+            start = engine.reserve(max(ready, launched), length, launched)
         self.streams[end] = start + length
         self.busy[device] += length
-        if self.timeline is not None and self.timeline.on:
+        if recording:
+            assert self.timeline is not None
             self.timeline.record(track(*end), name, "compute", start, start + length)
 
     def copy(
