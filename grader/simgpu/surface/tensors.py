@@ -106,7 +106,10 @@ def _places() -> dict[str, Any]:
         return tag_of(self) is PINNED
 
     def record_stream(self: torch.Tensor, stream: Any) -> None:
-        """Memory is given back when the tensor dies, in whatever stream."""
+        """Let the memory outlive the tensor until what is on the stream by then is done."""
+        tag = tag_of(self)
+        if tag is not None and tag.device == stream.device_index:
+            tag.streams = {*(tag.streams or ()), stream.stream_id}
 
     return {
         "get_device": get_device,
