@@ -38,7 +38,7 @@ def install(machine: Machine, patches: Patches) -> None:
             patches.set(_module(name), name.rpartition(".")[2], function)
         implemented |= set(functions)
     unsupported.install(patches, implemented)
-    distributed.install(patches)
+    distributed.install(machine, patches)
     for area in (accelerator, tensors, modules, autocast, serialization):
         area.install(machine, patches)
 

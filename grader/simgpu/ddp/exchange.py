@@ -1,0 +1,106 @@
+"""What the processes of a group tell each other in real time: numbers, and the values of tensors.
+
+Everything goes over gloo on this computer, between plain CPU tensors. Connections are made when the first
+collective needs them, as NCCL makes its communicators.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..local import inside, unobserved
+from .failures import Peers
+
+_HERE = "127.0.0.1"
+# A launcher ends the others when one process failed. It is given this long, so that what it reports is the
+# error of that process and not that another one found it missing.
+_GRACE_SECONDS = 1.5
+
+
+class Exchange:
+    """Rank `rank` of `size` processes that find each other through `store`."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        self.store = store
+        self.rank = rank
+        self.size = size
+        self.timeout = timeout
+        self._gloo: Any = None
+
+    def connect(self) -> Any:
+        """The gloo group, made on first use; waits for the other processes."""
+        if self._gloo is None:
+            options = dist.ProcessGroupGloo._Options()
+            options._devices = [dist.ProcessGroupGloo.create_device(hostname=_HERE)]
+            options._timeout = self.timeout
+            self._gloo = dist.ProcessGroupGloo(self.store, self.rank, self.size, options)
+        return self._gloo
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """How long other processes are waited for, in real time."""
+        self.timeout = timeout
+        if self._gloo is not None:
+            self._gloo.options._timeout = timeout
+
+    def close(self) -> None:
+        """Let go of the connections; a process that still waits for this one learns it."""
+        self._gloo = None
+
+    def rows(self, row: list[int]) -> list[list[int]]:
+        """The rows of all processes, each as long as this one's."""
+        mine = torch.tensor(row, dtype=torch.int64)
+        every = [torch.empty_like(mine) for _ in range(self.size)]
+        self.connect().allgather([every], [mine]).wait()
+        return [one.tolist() for one in every]
+
+    def values(self, tensor: torch.Tensor, counts: list[int]) -> list[torch.Tensor]:
+        """The flat tensors of all processes, of which process i has counts[i] elements."""
+        width = tensor.element_size()
+        longest = max(counts) * width
+        mine = torch.zeros(longest, dtype=torch.uint8)
+        if tensor.numel():
+            mine[: tensor.numel() * width] = tensor.view(torch.uint8)
+        every = [torch.empty_like(mine) for _ in range(self.size)]
+        if longest:
+            self.connect().allgather([every], [mine]).wait()
+        return [
+            one[: count * width].clone().view(tensor.dtype) for one, count in zip(every, counts, strict=True)
+        ]
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        """Give every process the values of the root's flat tensor."""
+        if tensor.numel():
+            options = dist.BroadcastOptions()
+            options.rootRank, options.rootTensor = root, 0
+            self.connect().broadcast([tensor.view(torch.uint8)], options).wait()
+
+    def all_reduce(self, tensor: torch.Tensor, op: Any) -> None:
+        """Give every process the reduction of all flat tensors."""
+        options = dist.AllreduceOptions()
+        options.reduceOp = op
+        self.connect().allreduce([tensor], options).wait()
+
+
+@contextmanager
+def talking(fail: Callable[[Peers, str], Exception]) -> Iterator[None]:
+    """Around what speaks to other processes: torch sees plain tensors and real time, and what gloo raises
+    becomes the exception that `fail` makes of it."""
+    try:
+        with unobserved(), inside(), torch.no_grad():
+            yield
+    except RuntimeError as error:
+        text = str(error)
+        state = Peers.told(text)
+        if state is None:
+            raise
+        if state is Peers.GONE:
+            with unobserved():
+                time.sleep(_GRACE_SECONDS)
+        raise fail(state, text) from None
