@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch._dynamo  # or the first dispatch would, and find CUDA without CUDA's own functions
 
-from . import comm, hosttime, profiles, surface, threads, transfers
+from . import comm, composites, hosttime, profiles, surface, threads, transfers
 from .clock import Clocks
 from .errors import RuntimeFailure, invalid_ordinal
 from .local import inside, local, unobserved
@@ -134,6 +134,7 @@ class Machine:
         patches = self._patches
         patches.set(torch.UntypedStorage, ATTRIBUTE, None)
         surface.install(self, patches)
+        composites.install(self, patches)
         comm.Communication(self).install(patches)
         threads.install(patches, self.clocks, self._simulated)
         hosttime.install(patches, self.clocks)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import cost, unreal
+from . import adoption, cost, unreal
 from .clock import HOST, picoseconds
 from .errors import NotSimulated
 from .local import local
@@ -21,7 +21,7 @@ from .mismatch import mismatch
 from .operators import Operator, signature, tensors_in
 from .special import SPECIAL
 from .surface import generators
-from .tags import FLOATING, PINNED, WITHOUT_STORAGE, Tag, device_index, storages, tag_of
+from .tags import FLOATING, PINNED, WITHOUT_STORAGE, Tag, device_index, tag_of
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -128,11 +128,8 @@ class Simulation(TorchDispatchMode):
             self._generator(kwargs, None)
         out = operator.func(*args, **kwargs)
         self.machine.clocks.cpu_operator(operator.name)
-        if operator.takes_device and _in_backward() is not None and isinstance(out, torch.Tensor):
-            # C++ autograd knows only the physical device of what it replaces.
-            for storage in storages(out):
-                if storage._simulated is None:  # type: ignore[attr-defined]
-                    storage._simulated = FLOATING  # type: ignore[attr-defined]
+        if local.adopting or _in_backward() is not None:
+            adoption.mark(self.machine, operator, args, kwargs, out)
         return out
 
     def _pinned(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
