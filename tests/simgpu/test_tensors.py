@@ -288,28 +288,6 @@ def test_generators_for_a_gpu(exact):
         torch.rand(2, device="cuda", generator=torch.Generator())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_autocast_computes_in_the_type_asked_for(machine, dtype):
-    net = nn.Linear(4, 4).cuda()
-    with torch.autocast("cuda", dtype=dtype):
-        out = net(torch.ones(2, 4, device="cuda"))
-        assert torch.is_autocast_enabled()
-    assert out.dtype is dtype
-    assert not torch.is_autocast_enabled("cpu")
-    assert net(torch.ones(2, 4, device="cuda")).dtype is torch.float32
-
-
-def test_gradient_scaling(machine):
-    net = nn.Linear(4, 4).cuda()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("cuda")
-    with torch.autocast("cuda"):
-        loss = net(torch.ones(2, 4, device="cuda")).sum()
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-
-
 def test_gradient_clipping_and_optimizers_over_two_devices(machine):
     nets = nn.ModuleList([nn.Linear(2, 2).to(CUDA0), nn.Linear(2, 2).to(CUDA1)])
     optimizer = torch.optim.AdamW(nets.parameters())
