@@ -10,6 +10,14 @@ from ..profiles import MachineProfile
 from ..timeline import Span
 
 
+class Total(NamedTuple):
+    """All calls of one operator, copy or collective."""
+
+    calls: float
+    seconds: float
+    nbytes: float = 0
+
+
 class Counters(NamedTuple):
     """How far the clocks were at one moment, in seconds; or, subtracted and divided, what one step took."""
 
@@ -18,23 +26,25 @@ class Counters(NamedTuple):
     busy: list[float]  # of each device, computing or copying
     copying: list[float]
     communicating: list[float]
+    moved: dict[str, Total]  # by link ("cpu > cuda:0"), and "broadcast" and "reduce" of nn.DataParallel
 
     def since(self, before: Counters, steps: int = 1) -> Counters:
         """What a step took, of so many between two moments."""
-        host = {what: (value - before.host[what]) / steps for what, value in self.host.items()}
-        lists = (
-            [(b - a) / steps for a, b in zip(earlier, later, strict=True)]
-            for earlier, later in zip(before[2:], self[2:], strict=True)
+        nothing = Total(0, 0.0)
+        return Counters(
+            (self.now - before.now) / steps,
+            {what: (value - before.host[what]) / steps for what, value in self.host.items()},
+            *(
+                [(b - a) / steps for a, b in zip(earlier, later, strict=True)]
+                for earlier, later in zip(before[2:5], self[2:5], strict=True)
+            ),
+            {
+                link: Total(
+                    *((b - a) / steps for a, b in zip(before.moved.get(link, nothing), total, strict=True))
+                )
+                for link, total in self.moved.items()
+            },
         )
-        return Counters((self.now - before.now) / steps, host, *lists)
-
-
-class Total(NamedTuple):
-    """All calls of one operator, copy or collective."""
-
-    calls: int
-    seconds: float
-    nbytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,12 @@ class Record:
     def origin(self) -> str:
         """What every figure is to be labelled with."""
         return f"simulated, profile {self.profile.name}"
+
+    @property
+    def used(self) -> list[DeviceRecord]:
+        """The devices that this process put to work; all where it used none. A rank of several uses one."""
+        busy = self.whole.busy
+        return [each for each in self.devices if busy[each.index] or each.peak] or self.devices
 
     @property
     def recorded_until(self) -> float:

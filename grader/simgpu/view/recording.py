@@ -6,6 +6,7 @@ import linecache
 import sys
 import sysconfig
 from pathlib import Path
+from textwrap import shorten
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 SPANS = 200_000  # about 100 steps of ResNet-50 under nn.DataParallel on two GPUs; a trace of some 40 MB
 MARKS = 400_000  # of memory, for each device
+_LINE = 60  # characters shown of a line of the script
 _SITES = 1_000  # lines of a script that waits are told apart by
 _SIMULATION = str(Path(__file__).resolve().parents[1])
 _NO_SCRIPTS = tuple({_SIMULATION, *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), "<"})
@@ -100,7 +102,7 @@ def _site(frame: FrameType | None) -> str:
     while frame is not None:
         path = frame.f_code.co_filename
         if not path.startswith(_NO_SCRIPTS):
-            line = linecache.getline(path, frame.f_lineno).strip()
-            return f"{Path(path).name}:{frame.f_lineno}" + (f": {line}" if line else "")
+            line = shorten(linecache.getline(path, frame.f_lineno).strip(), _LINE, placeholder=" ...")
+            return f"{Path(path).name}:{frame.f_lineno}" + (f" ({line})" if line else "")
         frame = frame.f_back
     return "elsewhere"

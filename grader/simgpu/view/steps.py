@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .record import Counters
+from .record import Counters, Total
 
 if TYPE_CHECKING:
     from ..clock import Clocks
@@ -52,4 +52,14 @@ def counters(clocks: Clocks) -> Counters:
         [clocks.busy(device) for device in devices],
         [clocks.copying(device) for device in devices],
         [clocks.communicating(device) for device in devices],
+        _moved(clocks.totals or {}),
     )
+
+
+def _moved(totals: dict[tuple[int, str, str], list[float]]) -> dict[str, Total]:
+    moved: dict[str, Total] = {}
+    for (_, name, _), total in totals.items():
+        if " > " in name or name in ("broadcast", "reduce"):
+            before = moved.get(name, Total(0, 0.0))
+            moved[name] = Total(*(a + b for a, b in zip(before, total, strict=True)))
+    return moved
