@@ -189,8 +189,8 @@ def test_memory_that_a_stream_still_uses_comes_back_later(machine):
     assert freed_at_once(record=False)
     assert not freed_at_once(record=True)
     torch.cuda.synchronize()
-    torch.zeros(1, device="cuda")
-    assert torch.cuda.memory_allocated() == 512
+    small = torch.zeros(1, device="cuda")
+    assert torch.cuda.memory_allocated() == small.untyped_storage().nbytes() + 508  # rounded up
 
 
 def test_streams_are_told_apart_and_have_priorities(machine):
