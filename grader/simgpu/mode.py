@@ -127,7 +127,8 @@ class Simulation(TorchDispatchMode):
         if operator.generator:
             self._generator(kwargs, None)
         out = operator.func(*args, **kwargs)
-        self.machine.clocks.cpu_operator(operator.name)
+        if not operator.marker:
+            self.machine.clocks.cpu_operator(operator.name)
         if local.adopting or _in_backward() is not None:
             adoption.mark(self.machine, operator, args, kwargs, out)
         return out

@@ -28,10 +28,11 @@ class Worker:
 def apply(variants: list[Times], what: Callable[..., None], args: tuple) -> None:
     """Charge every variant with the same."""
     for number, times in enumerate(variants):
-        _apply_one(times, number, what, args)
+        apply_one(times, number, what, args)
 
 
-def _apply_one(times: Times, number: int, what: Callable[..., None], args: tuple) -> None:
+def apply_one(times: Times, number: int, what: Callable[..., None], args: tuple) -> None:
+    """Charge one variant."""
     if what in _OF_A_VARIANT:
         what(times, number, *args)
     else:
@@ -54,13 +55,21 @@ def wait_until(times: Times, number: int, moments: Moment) -> None:
 
 
 def replay(times: Times, number: int, worker: Worker) -> None:
-    """Charge what a worker did, from the moment at which it was forked."""
+    """Charge what a worker did, from the moment at which it was forked.
+
+    Of what it spent only that share counts by which its end is later than the thread that joins it: workers
+    run side by side.
+    """
     times.after_backward()
-    resumed, host_track = times.host, times.host_track
+    resumed, host_track, before = times.host, times.host_track, vars(times.spent).copy()
     times.host, times.host_track = worker.start[number], worker.times[number].host_track
     for what, args in worker.log:
-        _apply_one(times, number, what, args)
+        apply_one(times, number, what, args)
     times.after_backward()
+    later, lasted = max(0, times.host - resumed), times.host - worker.start[number]
+    for what, spent in before.items():
+        share = (getattr(times.spent, what) - spent) * later // lasted if lasted else 0
+        setattr(times.spent, what, spent + share)
     times.host, times.host_track = max(resumed, times.host), host_track
 
 

@@ -219,3 +219,20 @@ def test_what_the_timeline_shows():
     ]
     assert [s.name for s in spans if s.track == "host"] == ["conv", "copy", "wait", "wait"]
     assert [s.kind for s in spans if s.track == "cpu > cuda:1"] == ["copy"]
+
+
+def test_what_the_host_spent_adds_up_to_its_time_though_workers_run_side_by_side():
+    c = clocks()
+    c.replica(3)
+    workers = [c.fork(), c.fork()]
+    for device, worker in enumerate(workers):
+        with c.worker(worker):
+            for _ in range(7 - device):
+                c.launch(device, 0.3 * MS, "conv")
+            c.wait(device)
+    for worker in workers:
+        c.join(worker)
+    c.launch(0, 1 * MS, "mm", "backward")
+    c.copy(0, HOST, 1000, blocking=True)
+    assert sum(c.spent.values()) == pytest.approx(c.now())
+    assert c.spent["replicate"] == pytest.approx(0.24 * MS)
