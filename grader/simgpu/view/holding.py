@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..memory import Mark
 from .record import DeviceRecord
 
 PARAMETERS, REPLICAS, GRADIENTS, OPTIMIZER, ACTIVATIONS, OTHER = (
@@ -53,11 +52,11 @@ def at_peak(device: DeviceRecord) -> Holding | None:
     parameters = min(device.parameters, kinds[OTHER])
     kinds[PARAMETERS] += parameters
     kinds[OTHER] -= parameters
-    mark: Mark = device.marks[peak]
+    highest = device.marks[peak]
     largest = sorted(modules, key=lambda module: (-modules[module], module))[:MODULES]
     return Holding(
-        mark.seconds,
-        mark.allocated,
+        highest.seconds,
+        highest.allocated,
         {kind: nbytes for kind, nbytes in kinds.items() if nbytes > 0},
         {module: modules[module] for module in largest},
     )

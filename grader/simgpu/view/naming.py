@@ -12,6 +12,7 @@ Below nn.DataParallel the replicas, in their threads, have the names of their or
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as modules
 from torch.nn.parallel import DataParallel, DistributedDataParallel
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 from torch.optim import optimizer as optimizers
 
 from ..local import local
@@ -175,12 +176,12 @@ class Naming:
     def _learn(self, root: nn.Module, prefix: str) -> None:
         paths = self._paths
         for name, module in root.named_modules():
-            key = id(module)
-            paths[key] = weakref.ref(module, lambda _, key=key: paths.pop(key, None)), _join(prefix, name)
+            forget = functools.partial(_forget, paths, id(module))
+            paths[id(module)] = weakref.ref(module, forget), _join(prefix, name)
 
     def _count_parameters(self, root: nn.Module) -> None:
         for tensor in (*root.parameters(), *root.buffers()):
-            if isinstance(tensor, UninitializedTensorMixin):
+            if is_lazy(tensor):
                 continue
             for storage in storages(tensor):
                 tag = storage._simulated  # type: ignore[attr-defined]
@@ -202,6 +203,10 @@ class Naming:
         described = Parallel(kind, sum(1 for _ in wrapper.module.modules()), nbytes, devices)
         if self.parallel is None or described.nbytes > self.parallel.nbytes:
             self.parallel = described
+
+
+def _forget(paths: dict[int, Any], key: int, _: weakref.ref) -> None:
+    paths.pop(key, None)
 
 
 def _is_replica(module: nn.Module) -> bool:

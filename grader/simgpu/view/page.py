@@ -39,8 +39,7 @@ def render(record: Record) -> str:
             lanes=drawing.lanes(spans, window.length) if window.length else [],
             ticks=drawing.ticks(window.length),
             memory=_memory(record),
-            columns=summary.FIGURES,
-            devices=[(device.name, summary.figures(record, device)) for device in record.used],
+            devices=summary.device_figures(record),
             host=summary.host_rows(record),
             operators=costliest(record),
         )

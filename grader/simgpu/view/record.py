@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,21 +31,22 @@ class Counters(NamedTuple):
 
     def since(self, before: Counters, steps: int = 1) -> Counters:
         """What a step took, of so many between two moments."""
-        nothing = Total(0, 0.0)
+        none = Total(0, 0.0)
         return Counters(
             (self.now - before.now) / steps,
             {what: (value - before.host[what]) / steps for what, value in self.host.items()},
-            *(
-                [(b - a) / steps for a, b in zip(earlier, later, strict=True)]
-                for earlier, later in zip(before[2:5], self[2:5], strict=True)
-            ),
+            _per_step(before.busy, self.busy, steps),
+            _per_step(before.copying, self.copying, steps),
+            _per_step(before.communicating, self.communicating, steps),
             {
-                link: Total(
-                    *((b - a) / steps for a, b in zip(before.moved.get(link, nothing), total, strict=True))
-                )
+                link: Total(*_per_step(before.moved.get(link, none), total, steps))
                 for link, total in self.moved.items()
             },
         )
+
+
+def _per_step(earlier: Sequence[float], later: Sequence[float], steps: int) -> list[float]:
+    return [(b - a) / steps for a, b in zip(earlier, later, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -9,7 +11,7 @@ from rich.text import Text
 
 from .advice import advise
 from .operators import costliest
-from .record import DeviceRecord, Record
+from .record import Record
 from .words import percent, plural, seconds, size, span_of
 
 # The fields of clock.Spent, in the words in which they are shown.
@@ -77,30 +79,37 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def figures(record: Record, device: DeviceRecord) -> list[str]:
-    """What a device did in a typical step: computing, copying, communicating, nothing; and its memory."""
-    typical, index = record.typical, device.index
-    busy, copying = typical.busy[index], typical.copying[index]
-    return [
-        percent(busy / typical.now if typical.now else 0),
-        seconds(busy - copying),
-        seconds(copying),
-        seconds(typical.communicating[index]),
-        seconds(max(0.0, typical.now - busy)),
-        f"{size(device.peak)} of {size(device.capacity)}",
-    ]
+class DeviceFigures(NamedTuple):
+    """What each GPU did in a typical step."""
+
+    columns: list[str]
+    rows: list[tuple[str, list[str]]]  # a device, and its figure in each column
 
 
-FIGURES = ("busy", "computing", "copying", "collectives", "idle", "most memory")
+def device_figures(record: Record) -> DeviceFigures:
+    """Computing, copying, communicating, nothing; and the most memory of the whole run."""
+    typical = record.typical
+    rows = {}
+    for device in record.used:
+        busy, copying = typical.busy[device.index], typical.copying[device.index]
+        rows[device.name] = {
+            "busy": percent(busy / typical.now if typical.now else 0),
+            "computing": seconds(busy - copying),
+            "copying": seconds(copying),
+            "collectives": seconds(typical.communicating[device.index]),
+            "idle": seconds(max(0.0, typical.now - busy)),
+            "most memory": f"{size(device.peak)} of {size(device.capacity)}",
+        }
+    left_out = () if any(typical.communicating) else ("collectives",)
+    columns = [column for column in next(iter(rows.values())) if column not in left_out]
+    return DeviceFigures(columns, [(name, [row[column] for column in columns]) for name, row in rows.items()])
 
 
 def _devices(record: Record) -> Table:
-    communicates = any(record.typical.communicating)
-    shown = [column for column in FIGURES if column != "collectives" or communicates]
-    table = _table(f"Each GPU in one {record.unit}", "GPU", *shown)
-    for device in record.used:
-        values = dict(zip(FIGURES, figures(record, device), strict=True))
-        table.add_row(device.name, *(values[column] for column in shown))
+    columns, rows = device_figures(record)
+    table = _table(f"Each GPU in one {record.unit}", "GPU", *columns)
+    for name, figures in rows:
+        table.add_row(name, *figures)
     return table
 
 

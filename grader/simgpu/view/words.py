@@ -37,8 +37,11 @@ def size(nbytes: float) -> str:
 
 
 def megabytes(nbytes: float) -> str:
-    """A number of bytes in units of 10**6, in which links are rated."""
-    return f"{nbytes / 1e6:.3g} MB" if nbytes < 1e9 else f"{nbytes / 1e9:.3g} GB"
+    """A number of bytes in powers of 10, in which links and memories are rated: "93.5 MB"."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.3g} {unit}"
+    return f"{nbytes:.3g} B"
 
 
 def count(number: float) -> str:

@@ -1,0 +1,233 @@
+"""The cost of one step, term by term: each operator of the devices, the host, the links, and the constants
+of the profile that the figures stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..machine import Machine
+from ..profiles import MachineProfile, Quantity
+from .ledger import Key, Ledger, Step, Sum
+from .summary import HOST
+from .words import count, megabytes, percent, seconds, span_of
+
+_FIGURES_SHOWN = 30  # operators; the rest are added up
+
+
+class Row(NamedTuple):
+    """The calls of one operator in the step, on all devices."""
+
+    operator: str
+    module: str
+    sum: Sum
+    rate: str  # that the profile grants it
+    rules: str  # compute, bandwidth or launch: the term without which it would be faster
+    share: float  # of the seconds of all devices
+
+
+class Term(NamedTuple):
+    """A term of the host or of a link."""
+
+    name: str
+    formula: str
+    seconds: float
+
+
+def explain(
+    run: Callable[[], object],
+    gpus: str,
+    console: Console,
+    by_module: bool = False,
+) -> None:
+    """Run a script, which `run` starts in this process, without arithmetic, and print what one step costs.
+
+    Raises profiles.BadProfile, and what the script raises.
+    """
+    machine = Machine(gpus, math=False, ranges=True)
+    machine.install()
+    try:
+        ledger = Ledger(machine)
+        with ledger.kept():
+            run()
+        step = ledger.step()
+    finally:
+        machine.uninstall()
+    show(step, machine.spec, machine.profile, console, by_module)
+
+
+def show(step: Step, spec: str, profile: MachineProfile, console: Console, by_module: bool = False) -> None:
+    """Print the explanation of a step."""
+    low, value, high = step.bounds
+    console.print(Text(f"{spec}: {step.name}: {seconds(value)} (simulated, profile {profile.name})", "bold"))
+    if low < value or high > value:
+        console.print(f"{span_of(low, high)} over the plausible range of the host's constants")
+    console.print()
+    console.print(_operators(rows(step, profile, by_module), by_module))
+    console.print()
+    console.print(_terms("The host", host_terms(step, profile), value))
+    links = link_terms(step, profile)
+    if links:
+        console.print()
+        console.print(_terms("The links", links, value))
+    console.print()
+    console.print(
+        "Devices, host and links work at the same time, so the terms do not add up to the step: it lasts as "
+        "long as the longest chain of them."
+    )
+    console.print()
+    console.print(_constants(profile))
+
+
+def rows(step: Step, profile: MachineProfile, by_module: bool = False) -> list[Row]:
+    """The operators of a step, the costliest first."""
+    sums: dict[tuple[str, str], Sum] = {}
+    launching: dict[tuple[str, str], float] = {}
+    for key, total in step.sums.items():
+        group = key.operator, key.module if by_module else ""
+        sums[group] = sums.get(group, Sum()).plus(total)
+        launching[group] = launching.get(group, 0.0) + total.calls * _launch(key, profile)
+    everything = sum(total.seconds for total in sums.values()) or 1.0
+    made = [
+        Row(*group, total, *_ruled(total, launching[group], profile), total.seconds / everything)
+        for group, total in sums.items()
+    ]
+    return sorted(made, key=lambda row: (-row.sum.seconds, row.operator, row.module))
+
+
+def _launch(key: Key, profile: MachineProfile) -> float:
+    host = profile.host
+    return (host.backward_launch_us if key.backward else host.launch_us).value * 1e-6
+
+
+def _ruled(total: Sum, launching: float, profile: MachineProfile) -> tuple[str, str]:
+    """The rate of the ruling term, and that term."""
+    moving = total.nbytes / (profile.gpu.achieved_bandwidth_gb_s.value * 1e9)
+    if not total.seconds:
+        return "-", "launch"
+    computes = total.flops > 0 and total.seconds > moving * 1.001
+    if computes:
+        rate = f"{total.flops / total.seconds / 1e12:.3g} TFLOP/s"
+    else:
+        rate = f"{total.nbytes / total.seconds / 1e9:.3g} GB/s"
+    if total.seconds < launching:
+        return rate, "launch"
+    return rate, "compute" if computes else "bandwidth"
+
+
+def host_terms(step: Step, profile: MachineProfile) -> list[Term]:
+    """What the host does in the step."""
+    host, spent = profile.host, step.counters.host
+    backward = sum(total.calls for key, total in step.sums.items() if key.backward)
+    copies = sum(total.calls for link, total in step.counters.moved.items() if " > " in link)
+    forward = sum(total.calls for key, total in step.sums.items() if not key.backward)
+    formulas = {
+        "launch": f"{forward:,.0f} operators and {copies:,.0f} copies x {host.launch_us.value:g} µs; "
+        f"backward {backward:,.0f} x {host.backward_launch_us.value:g} µs, in a thread for each GPU",
+        "replicate": f"{spent['replicate'] / (host.module_us.value * 1e-6):,.0f} modules x "
+        f"{host.module_us.value:g} µs, modules times replicas"
+        if host.module_us.value
+        else "modules times replicas",
+        "communicate": "nn.DataParallel's broadcast and reduce keep the host, see the links",
+        "cpu": f"operators on CPU tensors, {host.cpu_operator_us.value:g} µs each",
+        "script": "the script sleeps or reads a clock",
+        "wait": "until devices have done what they were given",
+    }
+    return [Term(HOST[what], formulas.get(what, ""), value) for what, value in spent.items() if value > 0]
+
+
+def link_terms(step: Step, profile: MachineProfile) -> list[Term]:
+    """What each link moves in the step."""
+    link = profile.link
+    terms = []
+    for name, total in sorted(step.counters.moved.items()):
+        if not total.seconds:
+            continue
+        moved = f"{total.calls:,.0f} x, {megabytes(total.nbytes)}"
+        if name in ("broadcast", "reduce"):
+            per_mb = link.broadcast_us_per_mb if name == "broadcast" else link.reduce_us_per_mb
+            formula = f"{moved} x {per_mb.value:g} µs/MB"
+        else:
+            rate = link.host_gb_s if "cpu" in name else link.peer_gb_s
+            formula = f"{moved}: {link.latency_us.value:g} µs each + bytes / {rate.value:g} GB/s"
+        terms.append(Term(name, formula, total.seconds))
+    communicating = max(step.counters.communicating, default=0.0)
+    if communicating:
+        formula = (
+            f"ring: {link.step_us.value:g} µs for each step + bytes passed / {link.bus_gb_s.value:g} GB/s"
+        )
+        terms.append(Term("collectives", formula, communicating))
+    return terms
+
+
+def constants(profile: MachineProfile) -> list[tuple[str, Quantity]]:
+    """Every figure of the profile that a term uses."""
+    gpu = profile.gpu
+    found = [(f"achieved TFLOP/s, {name}", rate) for name, rate in gpu.achieved_tflops.items()]
+    found += [("achieved GB/s", gpu.achieved_bandwidth_gb_s), ("share in groups", gpu.grouped_share)]
+    for part in (profile.link, profile.host):
+        values = ((name, getattr(part, name)) for name in type(part).model_fields)
+        found += [(name, value) for name, value in values if isinstance(value, Quantity)]
+    return found
+
+
+def _table(title: str, *columns: tuple[str, bool]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", title_style="")
+    for name, is_number in columns:
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    return table
+
+
+def _operators(found: Sequence[Row], by_module: bool) -> Table:
+    names = [("operator", False), *([("module", False)] if by_module else [])]
+    numbers = [("calls", True), ("FLOP", True), ("bytes", True), ("rate", True)]
+    table = _table(
+        "The GPUs, all together", *names, *numbers, ("rules", False), ("time", True), ("share", True)
+    )
+    for row in found[:_FIGURES_SHOWN]:
+        total = row.sum
+        table.add_row(
+            row.operator,
+            *([row.module or "-"] if by_module else []),
+            f"{total.calls:,}",
+            count(total.flops) if total.flops else "-",
+            megabytes(total.nbytes),
+            row.rate,
+            row.rules,
+            seconds(total.seconds),
+            percent(row.share),
+        )
+    rest = found[_FIGURES_SHOWN:]
+    if rest:
+        blanks = [""] * (len(table.columns) - 4)
+        took, calls = sum(row.sum.seconds for row in rest), sum(row.sum.calls for row in rest)
+        share = percent(sum(row.share for row in rest))
+        table.add_row(
+            f"{len(rest)} more", *blanks[:by_module], f"{calls:,}", *blanks[by_module:], seconds(took), share
+        )
+    return table
+
+
+def _terms(title: str, terms: Sequence[Term], whole: float) -> Table:
+    table = _table(title, ("term", False), ("formula", False), ("time", True), ("of the step", True))
+    for term in terms:
+        share = percent(term.seconds / whole) if whole else "-"
+        table.add_row(term.name, term.formula, seconds(term.seconds), share)
+    return table
+
+
+def _constants(profile: MachineProfile) -> Table:
+    table = _table(
+        f"Constants of the profile {profile.name}", ("constant", False), ("value", True), ("source", False)
+    )
+    for name, quantity in constants(profile):
+        value = f"{quantity.value:g}"
+        if quantity.low is not None and quantity.high is not None:
+            value += f" ({quantity.low:g} to {quantity.high:g})"
+        table.add_row(name, value, quantity.source)
+    return table

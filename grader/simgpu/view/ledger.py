@@ -1,0 +1,163 @@
+"""What every operator of one step asked of the devices: FLOPs, bytes, seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import cost
+from ..local import local
+from ..mode import Simulation
+from ..patches import Patches
+from ..timeline import PICOSECONDS, module_running
+from .naming import Naming
+from .record import Counters
+from .steps import counters
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+_FORWARDS = 20  # without any step of an optimizer: this is no training
+
+
+class Key(NamedTuple):
+    """What is added up."""
+
+    operator: str
+    module: str
+    backward: bool
+
+
+class Sum(NamedTuple):
+    """All calls of an operator on all devices."""
+
+    calls: int = 0
+    flops: int = 0
+    nbytes: int = 0
+    seconds: float = 0.0
+
+    def plus(self, other: Sum, sign: int = 1) -> Sum:
+        """The two together; with `sign` -1 what is left without the other."""
+        return Sum(*(a + sign * b for a, b in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Everything that was added up until one moment."""
+
+    counters: Counters
+    bounds: tuple[float, float, float]  # the clock's range
+    sums: dict[Key, Sum] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happened between two moments."""
+
+    name: str
+    counters: Counters
+    bounds: tuple[float, float, float]
+    sums: dict[Key, Sum]
+
+
+class Enough(BaseException):
+    """One step is known; the script need not run on."""
+
+
+class _Length(int):
+    """The picoseconds of a kernel, with what it does in them."""
+
+    work: cost.Work
+
+
+class Ledger:
+    """Adds up what the kernels of an installed machine do, and notes where the first full step lies."""
+
+    def __init__(self, machine: Machine, stop_early: bool = True) -> None:
+        self._machine = machine
+        self._stop_early = stop_early
+        self._sums: dict[Key, Sum] = {}
+        self._steps: list[Moment] = []
+        self._forwards: list[Moment] = []
+        self._forward_count = 0
+        self._begin = self._moment()
+
+    @contextmanager
+    def kept(self) -> Iterator[Ledger]:
+        """Keep it for the length of a `with` block, which ends early once a step is known."""
+        machine, patches = self._machine, Patches()
+        naming = Naming(self._on_step, self._on_forward)
+        machine.clocks.totals = {}
+        machine.known_lengths.clear()
+        patches.set(Simulation, "_length", _with_work(Simulation._length))
+        kernel = machine.clocks.kernel
+
+        def counted(device: int, length: int, name: str, backward: bool, *rest: Any) -> None:
+            self._add(length, name, backward)
+            kernel(device, length, name, backward, *rest)
+
+        patches.set(machine.clocks, "kernel", counted)
+        naming.install()
+        try:
+            yield self
+        except Enough:
+            pass
+        finally:
+            naming.remove()
+            patches.undo()
+            machine.known_lengths.clear()
+            machine.clocks.totals = None
+
+    def step(self) -> Step:
+        """The first step but one; the whole run where there were no two."""
+        for what, moments in (("optimizer.step()", self._steps), ("forward", self._forwards)):
+            if len(moments) == 2:
+                return _between(f"step 2, from one {what} to the next", *moments)
+        self._machine.clocks.wait()
+        return _between("the whole run", self._begin, self._moment())
+
+    def _add(self, length: int, name: str, backward: bool) -> None:
+        work = getattr(length, "work", None)
+        flops, nbytes = (work.flops, work.nbytes) if work is not None else (0, 0)
+        key = Key(name, module_running(), backward)
+        self._sums[key] = self._sums.get(key, Sum()).plus(Sum(1, flops, nbytes, length / PICOSECONDS))
+
+    def _moment(self) -> Moment:
+        clocks = self._machine.clocks
+        return Moment(counters(clocks), clocks.now_range(), dict(self._sums))
+
+    def _on_step(self, optimizer: object) -> None:
+        if len(self._steps) < 2:
+            self._steps.append(self._moment())
+            if len(self._steps) == 2 and self._stop_early:
+                raise Enough
+
+    def _on_forward(self, module: object) -> None:
+        if not local.observed or self._steps:
+            return
+        self._forward_count += 1
+        if len(self._forwards) < 2:
+            self._forwards.append(self._moment())
+        elif self._forward_count > _FORWARDS and self._stop_early:
+            raise Enough
+
+
+def _with_work(length: Any) -> Any:
+    def measured(mode: Simulation, operator: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> int:
+        made = _Length(length(mode, operator, args, kwargs, out))
+        made.work = cost.work(operator.func, args, kwargs, out)
+        return made
+
+    return measured
+
+
+def _between(name: str, before: Moment, after: Moment) -> Step:
+    sums = {
+        key: total.plus(before.sums.get(key, Sum()), -1)
+        for key, total in after.sums.items()
+        if total != before.sums.get(key)
+    }
+    bounds = tuple(late - early for early, late in zip(before.bounds, after.bounds, strict=True))
+    return Step(name, after.counters.since(before.counters), bounds, sums)  # type: ignore[arg-type]
