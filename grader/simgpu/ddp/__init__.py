@@ -22,10 +22,12 @@ def install(machine: Machine, patches: Patches) -> None:
     """Let process groups of the backend "nccl" span simulated GPUs."""
     if not torch.distributed.is_available():
         return
-    from . import backend, reducer
+    from . import backend, batchnorm, reducer, refused
 
     backend.install(machine, patches)
     reducer.install(patches)
+    batchnorm.install(patches)
+    refused.install(patches)
 
 
 def summary_facts() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from ..patches import Patches
 from .exchange import Exchange
-from .group import SimulatedNCCL
+from .group import SimulatedNCCL, WithGloo
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -39,7 +39,8 @@ class _ProcessGroupNCCL:
 
 def install(machine: Machine, patches: Patches) -> None:
     """Let every process group that asks for NCCL span simulated GPUs."""
-    _register(machine, patches)
+    creator = _Creator(machine)
+    _register(creator, patches)
     original = c10d._new_process_group_helper
     signature = inspect.signature(original)
 
@@ -51,6 +52,7 @@ def install(machine: Machine, patches: Patches) -> None:
         if devices.get("cuda") != "nccl":
             return original(*args, **kwargs)
         given.arguments["backend"] = f"cuda:{_PLUGIN}"
+        creator.kind = SimulatedNCCL if "cpu" not in devices else WithGloo
         group, store = original(*given.args, **given.kwargs)
         if isinstance(group, SimulatedNCCL):
             group.bound = given.arguments.get("device_id")
@@ -69,15 +71,23 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch.cuda.nccl, "version", lambda: (2, 27, 5))
 
 
-def _register(machine: Machine, patches: Patches) -> None:
-    def create(options: Any, given: Any = None) -> SimulatedNCCL:
-        exchange = Exchange(options.store, options.group_rank, options.group_size, options.timeout)
-        return SimulatedNCCL(machine, exchange)
+class _Creator:
+    """Makes the groups that torch.distributed asks for."""
 
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.kind: type[SimulatedNCCL] = SimulatedNCCL
+
+    def __call__(self, options: Any, given: Any = None) -> SimulatedNCCL:
+        exchange = Exchange(options.store, options.group_rank, options.group_size, options.timeout)
+        return self.kind(self.machine, exchange)
+
+
+def _register(creator: _Creator, patches: Patches) -> None:
     for name in _TABLES:
         table = getattr(c10d.Backend, name)
         patches.finally_do(functools.partial(_restore, table, copy.copy(table)))
-    c10d.Backend.register_backend(_PLUGIN, create, extended_api=True, devices=["cuda"])
+    c10d.Backend.register_backend(_PLUGIN, creator, extended_api=True, devices=["cuda"])
     patches.finally_do(lambda: delattr(c10d.Backend, _PLUGIN.upper()))
     c10d.Backend.default_device_backend_map["cuda"] = "nccl"
 

@@ -33,6 +33,7 @@ class Exchange:
         self.size = size
         self.timeout = timeout
         self._gloo: Any = None
+        self._lines: dict[tuple[int, bool], int] = {}
 
     def connect(self) -> Any:
         """The gloo group, made on first use; waits for the other processes."""
@@ -42,6 +43,19 @@ class Exchange:
             options._timeout = self.timeout
             self._gloo = dist.ProcessGroupGloo(self.store, self.rank, self.size, options)
         return self._gloo
+
+    def pair(self, peer: int) -> Exchange:
+        """An exchange of this process and another one alone."""
+        low, high = sorted((self.rank, peer))
+        store = dist.PrefixStore(f"pair/{low}:{high}", self.store)
+        return Exchange(store, int(self.rank == high), 2, self.timeout)
+
+    def line(self, peer: int, sends: bool) -> Line:
+        """The way of the next tensor to, or from, a process."""
+        number = self._lines.get((peer, sends), 0)
+        self._lines[peer, sends] = number + 1
+        with unobserved(), inside():
+            return Line(self.connect(), peer, sends, number)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """How long other processes are waited for, in real time."""
@@ -86,6 +100,44 @@ class Exchange:
         options = dist.AllreduceOptions()
         options.reduceOp = op
         self.connect().allreduce([tensor], options).wait()
+
+
+class Line:
+    """The way of one tensor between this process and a peer: number `number` in its direction."""
+
+    def __init__(self, gloo: Any, peer: int, sends: bool, number: int) -> None:
+        self._gloo = gloo
+        self._peer = peer
+        self._tags = {"sender": 3 * number, "receiver": 3 * number + 1, "values": 3 * number + 2}
+        self._mine, self._theirs = ("sender", "receiver") if sends else ("receiver", "sender")
+        self._under_way: list[tuple[Any, torch.Tensor]] = []
+
+    def tell(self, row: list[int]) -> None:
+        """Begin to send a row, and to receive the peer's, which is as long."""
+        mine = torch.tensor(row, dtype=torch.int64)
+        self._row = torch.empty_like(mine)
+        self._under_way = [(self._gloo.send([mine], self._peer, self._tags[self._mine]), mine)]
+        self._answer = self._gloo.recv([self._row], self._peer, self._tags[self._theirs])
+
+    def told(self) -> list[int]:
+        """Wait for the peer's row."""
+        self._answer.wait()
+        return self._row.tolist()
+
+    def send(self, tensor: torch.Tensor) -> None:
+        """Begin to send a flat tensor."""
+        memory = tensor.view(torch.uint8)
+        self._under_way.append((self._gloo.send([memory], self._peer, self._tags["values"]), memory))
+
+    def receive(self, tensor: torch.Tensor) -> None:
+        """Begin to receive into a flat tensor."""
+        memory = tensor.view(torch.uint8)
+        self._under_way.append((self._gloo.recv([memory], self._peer, self._tags["values"]), memory))
+
+    def finish(self) -> None:
+        """Wait until everything has left, or arrived."""
+        for work, _ in self._under_way:
+            work.wait()
 
 
 @contextmanager

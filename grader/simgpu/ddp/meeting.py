@@ -62,10 +62,7 @@ class Meeting:
         Raises DistBackendError, as NCCL, where the calls do not fit together or a process is missing.
         """
         self.sequence += 1
-        row = [
-            KINDS.index(call.kind), call.device, _DTYPES.index(call.dtype), call.detail,
-            call.sent, call.received, *ready(self.machine, call.device),
-        ]  # fmt: skip
+        row = row_of(self.machine, call)
         with talking(lambda peers, text: self._missing(call, peers)):
             rows = self.exchange.rows(row)
         if not self._checked:
@@ -100,13 +97,26 @@ class Meeting:
         for rank, row in enumerate(rows):
             if [row[0], *row[2:compared]] != [mine[0], *mine[2:compared]]:
                 reason = (
-                    f"rank {self.exchange.rank} called {_described(mine)} "
-                    f"while rank {rank} called {_described(row)}"
+                    f"rank {self.exchange.rank} called {described(mine)} "
+                    f"while rank {rank} called {described(row)}"
                 )
                 raise self.stuck(call, reason)
 
 
-def _described(row: list[int]) -> str:
+def row_of(machine: Machine, call: Call) -> list[int]:
+    """What other processes are told of a call: six numbers that describe it, and when this one is ready."""
+    kind, dtype = KINDS.index(call.kind), _DTYPES.index(call.dtype)
+    moments = ready(machine, call.device)
+    return [kind, call.device, dtype, call.detail, call.sent, call.received, *moments]
+
+
+def fit(mine: list[int], theirs: list[int]) -> bool:
+    """Whether the two ends of a transfer speak of the same: type and number of elements."""
+    return mine[2] == theirs[2] and mine[4] == theirs[4]
+
+
+def described(row: list[int]) -> str:
+    """A row in words."""
     return f"{KINDS[row[0]].lower().lstrip('_')} of {row[4]} elements ({_DTYPES[row[2]]})"
 
 
