@@ -168,7 +168,9 @@ def link_terms(step: Step, profile: MachineProfile) -> list[Term]:
 def constants(profile: MachineProfile) -> list[tuple[str, Quantity]]:
     """Every figure of the profile that a term uses."""
     gpu = profile.gpu
-    found = [(f"achieved TFLOP/s, {name}", rate) for name, rate in gpu.achieved_tflops.items()]
+    found: list[tuple[str, Quantity]] = [
+        (f"achieved TFLOP/s, {name}", rate) for name, rate in gpu.achieved_tflops.items()
+    ]
     found += [("achieved GB/s", gpu.achieved_bandwidth_gb_s), ("share in groups", gpu.grouped_share)]
     for part in (profile.link, profile.host):
         values = ((name, getattr(part, name)) for name in type(part).model_fields)

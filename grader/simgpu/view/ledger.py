@@ -40,7 +40,12 @@ class Sum(NamedTuple):
 
     def plus(self, other: Sum, sign: int = 1) -> Sum:
         """The two together; with `sign` -1 what is left without the other."""
-        return Sum(*(a + sign * b for a, b in zip(self, other, strict=True)))
+        return Sum(
+            self.calls + sign * other.calls,
+            self.flops + sign * other.flops,
+            self.nbytes + sign * other.nbytes,
+            self.seconds + sign * other.seconds,
+        )
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,21 @@ def costliest(record: Record, number: int = COSTLIEST) -> list[Cost]:
     for name, phases in by_name.items():
         took = sum(total.seconds for total in phases.values())
         if took:
-            order = sorted(phases, key=lambda phase: (-phases[phase].seconds, phase))
+            moves = " > " in name
+            order = [] if moves else sorted(phases, key=lambda phase: (-phases[phase].seconds, phase))
             calls = int(sum(total.calls for total in phases.values()))
             share = took / everything
-            found.append(Cost(_shown(name), calls, took, share, ", ".join(order), modules.get(name, "")))
+            found.append(
+                Cost(
+                    f"copy {name}" if moves else name,
+                    calls,
+                    took,
+                    share,
+                    ", ".join(order),
+                    modules.get(name, ""),
+                )
+            )
     return sorted(found, key=lambda cost: (-cost.seconds, cost.name))[:number]
-
-
-def _shown(name: str) -> str:
-    return f"copy {name}" if " > " in name else name
 
 
 def _modules(record: Record) -> dict[str, str]:
