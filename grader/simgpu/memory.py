@@ -43,7 +43,7 @@ class Meter:
         self.peak_reserved = 0
         self.allocations = 0  # how many there were, and how many of them were given back
         self.freed = 0
-        self.requested_bytes = 0  # of all allocations together, before rounding
+        self.allocated_bytes = 0  # of all allocations together
         self.out_of_memory = 0  # how often
         self._history: list[Mark] | None = None
         self._limit: int | None = None
@@ -66,7 +66,7 @@ class Meter:
                 self._refuse(nbytes)
             self.allocated = allocated
             self.allocations += 1
-            self.requested_bytes += nbytes
+            self.allocated_bytes += size
             if allocated > self.peak:
                 self.peak = allocated
             if allocated > self.reserved:
@@ -94,6 +94,13 @@ class Meter:
         with self._lock:
             self.peak = self.allocated
             self.peak_reserved = self.reserved
+
+    def reset_accumulated(self) -> None:
+        """Count from here on, as torch.cuda.reset_accumulated_memory_stats does."""
+        with self._lock:
+            self.allocations -= self.freed
+            self.freed = 0
+            self.allocated_bytes = self.allocated
 
     def empty_cache(self) -> None:
         """Return what is reserved but unused to the device, as torch.cuda.empty_cache does."""

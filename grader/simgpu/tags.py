@@ -15,6 +15,7 @@ import torch
 from .local import inside
 
 ATTRIBUTE = "_simulated"
+_functorch = torch._C._functorch
 WITHOUT_STORAGE = (NotImplementedError, RuntimeError)
 
 
@@ -59,6 +60,9 @@ def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
     try:
         yield tensor.untyped_storage()
     except WITHOUT_STORAGE:
+        if _functorch.is_functorch_wrapped_tensor(tensor):  # inside vmap(), grad() and the like
+            yield from storages(_functorch.get_unwrapped(tensor))
+            return
         for part in sparse_parts(tensor):
             yield part.untyped_storage()
 

@@ -290,13 +290,6 @@ def test_frozen_layers_train_on(machine, frozen):
     assert model[2 - frozen].weight.grad.device == torch.device("cuda:0")
 
 
-def test_training_in_several_processes_is_refused_by_name(machine):
-    with pytest.raises(NotImplementedError, match="DistributedDataParallel"):
-        torch.distributed.init_process_group("nccl")
-    with pytest.raises(NotImplementedError, match="DistributedDataParallel"):
-        nn.parallel.DistributedDataParallel(nn.Linear(2, 2).cuda())
-
-
 def test_wrapping_twice_is_refused_by_the_inner_one(machine):
     with pytest.raises(RuntimeError, match="replica 1 on device 1"):
         nn.DataParallel(nn.DataParallel(nn.Linear(2, 2).cuda()))(torch.randn(8, 2))

@@ -45,9 +45,7 @@ def test_every_callable_of_torch_cuda_is_simulated_or_refuses_by_name(machine):
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["nvtx.range_push", "nccl.all_reduce", "graphs.graph", "memory.memory_snapshot"]
-)
+@pytest.mark.parametrize("name", ["nccl.all_reduce", "graphs.graph", "memory.memory_snapshot"])
 def test_submodules_refuse_by_name_too(machine, name):
     module, function = name.split(".")
     with pytest.raises(NotImplementedError, match=f"torch.cuda.{name} is not simulated"):

@@ -11,15 +11,24 @@ from ..patches import Patches
 from . import (
     accelerator,
     autocast,
+    backends,
+    compiling,
     cuda,
     distributed,
+    exchange,
+    factories,
     generators,
+    markers,
     memory,
     modules,
     numbers,
+    profiling,
     serialization,
+    storages,
     streams,
+    synchronizing,
     tensors,
+    typed,
     unsupported,
 )
 
@@ -29,17 +38,21 @@ if TYPE_CHECKING:
 
 def install(machine: Machine, patches: Patches) -> None:
     """Replace the surface; `patches` puts it back."""
+    compiling.install(machine, patches)  # before what it must not see
     numbers.install(patches)
+    factories.install(machine, patches)
     generators.install(machine, patches)
     implemented: set[str] = set()
-    for area in (cuda, streams, memory, generators):
+    for area in (cuda, streams, memory, generators, markers, synchronizing):
         functions = area.functions(machine)
         for name, function in functions.items():
             patches.set(_module(name), name.rpartition(".")[2], function)
         implemented |= set(functions)
     unsupported.install(patches, implemented)
     distributed.install(machine, patches)
-    for area in (accelerator, tensors, modules, autocast, serialization):
+    for area in (accelerator, storages, tensors, typed, modules, autocast, serialization, exchange):
+        area.install(machine, patches)
+    for area in (backends, profiling):
         area.install(machine, patches)
 
 

@@ -9,6 +9,7 @@ import torch
 from ..local import local
 from ..patches import Patches
 from . import memory, streams
+from .unsupported import refusal
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -44,10 +45,25 @@ def install(machine: Machine, patches: Patches) -> None:
         "emptyHostCache": lambda: None,
         "getDeviceStats": figures.nested,
         "resetPeakStats": figures.reset_peak,
-        "resetAccumulatedStats": lambda index: None,
+        "resetAccumulatedStats": figures.reset_accumulated,
         "getMemoryInfo": figures.mem_get_info,
+        "getDeviceCapability": lambda index: _capability(machine, index),
     }
     for name, function in functions.items():
         patches.set(torch._C, f"_accelerator_{name}", function)
+    patches.set(torch._C, "_get_accelerator", lambda check=None: accelerator)
+    if hasattr(torch.accelerator, "Graph"):
+        patches.set(torch.accelerator, "Graph", refusal("torch.accelerator.Graph", torch.accelerator.Graph))
     patches.set(torch, "Stream", torch.cuda.Stream)
     patches.set(torch, "Event", torch.cuda.Event)
+
+
+_ALL_TYPES = (
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool, torch.float16, torch.bfloat16,
+    torch.float32, torch.float64, torch.complex64, torch.complex128,
+)  # fmt: skip
+
+
+def _capability(machine: Machine, index: int) -> dict[str, Any]:
+    machine.check(index)
+    return {"supported_dtypes": set(_ALL_TYPES)}

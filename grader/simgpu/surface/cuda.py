@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..local import local
+from . import properties
 
 if TYPE_CHECKING:
     from ..machine import Machine
-
-
-class DeviceProperties(SimpleNamespace):
-    """What torch.cuda.get_device_properties gives."""
 
 
 class Devices:
@@ -22,6 +18,20 @@ class Devices:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.initialized = False  # whether the script has asked for more than whether there are GPUs
+
+    def init(self) -> None:
+        """Initialize CUDA, which the first use does by itself."""
+        self.initialized = True
+
+    def is_initialized(self) -> bool:
+        """Whether CUDA was used."""
+        return self.initialized or any(device.memory.allocations for device in self.machine.devices)
+
+    def current_device(self) -> int:
+        """Index of the calling thread's current device."""
+        self.initialized = True
+        return local.device
 
     def _checked(self, device: Any) -> int:
         # Asking about a device that does not exist is an assertion in torch, using it an error of CUDA.
@@ -30,20 +40,10 @@ class Devices:
             raise AssertionError("Invalid device id")
         return index
 
-    def get_device_properties(self, device: Any = None) -> DeviceProperties:
-        """Name, capability, memory (bytes) and multiprocessors of a device."""
-        index = self._checked(device)
-        gpu = self.machine.profile.gpu
-        return DeviceProperties(
-            name=gpu.name,
-            major=gpu.capability[0],
-            minor=gpu.capability[1],
-            total_memory=self.machine.devices[index].memory.capacity,
-            multi_processor_count=int(gpu.multiprocessors.value),
-            is_integrated=False,
-            is_multi_gpu_board=False,
-            warp_size=32,
-        )
+    def get_device_properties(self, device: Any = None) -> properties.DeviceProperties:
+        """Name, capability, memory (bytes), multiprocessors and limits of a device."""
+        self.initialized = True
+        return properties.of(self.machine.devices[self._checked(device)], self.machine.profile.gpu)
 
     def get_device_name(self, device: Any = None) -> str:
         """The name of a device, as the driver gives it."""
@@ -56,12 +56,14 @@ class Devices:
 
     def set_device(self, device: Any) -> None:
         """Make a device current in the calling thread; a negative one does nothing."""
+        self.initialized = True
         index = torch.cuda._utils._get_device_index(device)
         if index >= 0:
             local.device = self.machine.check(index)
 
     def exchange(self, index: int) -> int:
         """Make a device current and return the one that was; a negative one does nothing."""
+        self.initialized = True
         before = local.device
         if index >= 0:
             local.device = self.machine.check(index)
@@ -69,6 +71,7 @@ class Devices:
 
     def synchronize(self, device: Any = None) -> None:
         """Make the host wait for a device."""
+        self.initialized = True
         self.machine.clocks.wait(self.machine.index(device))
 
     def can_device_access_peer(self, device: Any, peer_device: Any) -> bool:
@@ -88,21 +91,23 @@ class Devices:
         major, minor = self.machine.profile.gpu.capability
         return [f"sm_{major}{minor}"]
 
+    def sleep(self, cycles: int) -> None:
+        """Keep the current stream busy for so many cycles, of a clock of 1 GHz as no profile knows it."""
+        self.machine.clocks.launch(self.machine.current, cycles * 1e-9, "sleep")
+
 
 def functions(machine: Machine) -> dict[str, Any]:
     """The names under torch.cuda that this module answers."""
     devices = Devices(machine)
-    names = [name for name in vars(Devices) if not name.startswith("_") and name != "exchange"]
+    names = [name for name in vars(Devices) if not name.startswith("_") and name not in ("exchange", "sleep")]
     return {
         **{name: getattr(devices, name) for name in names},
         "is_available": lambda: True,
-        "is_initialized": lambda: True,
-        "init": lambda: None,
         "device_count": lambda: machine.count,
-        "current_device": lambda: local.device,
         "ipc_collect": lambda: None,
-        "_lazy_init": lambda: None,
+        "_lazy_init": devices.init,
         "_lazy_call": lambda callable, **kwargs: callable(),
+        "_sleep": devices.sleep,
         "_is_compiled": lambda: True,
         "_exchange_device": devices.exchange,
         "_maybe_exchange_device": devices.exchange,

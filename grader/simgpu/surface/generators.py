@@ -1,4 +1,8 @@
-"""Random numbers of the simulated GPUs: each has a generator of its own, as a real one has."""
+"""Random numbers of the simulated GPUs: each has a generator of its own, as a real one has.
+
+They are those of the CPU's generator for another seed, not the ones that a real GPU draws: the same seed
+gives other numbers than on the CPU, and the same on every simulated GPU.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
     from ..machine import Machine
 
 
+_OTHER_THAN_THE_CPU = 0x9E3779B97F4A7C15  # mixed into seeds; any number would do
+_SEEDS = 1 << 64
 _made: weakref.WeakValueDictionary[int, Generator] = weakref.WeakValueDictionary()
 
 
@@ -35,11 +41,36 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):
         if wanted.type == "cuda":
             wanted = torch.device("cuda", cls.machine.index(wanted))
         made.simulated = wanted
+        if wanted.type == "cuda":
+            made.manual_seed(made.initial_seed())
         # The dispatcher hands on another Python object for the same generator.
         _made[made._cdata] = made  # type: ignore[attr-defined]
         return made
 
     def __init__(self, device: Any = "cpu") -> None: ...
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Begin anew from a seed."""
+        if self.simulated.type == "cuda":
+            if not -_SEEDS // 2 <= int(seed) < _SEEDS:
+                raise RuntimeError(
+                    f"Overflow when unpacking long long: the seed {seed} has more than 64 bits"
+                )
+            seed = int(seed) % _SEEDS ^ _OTHER_THAN_THE_CPU
+        super().manual_seed(seed)
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed that it began from."""
+        seed = super().initial_seed()
+        return seed ^ _OTHER_THAN_THE_CPU if self.simulated.type == "cuda" else seed
+
+    def seed(self) -> int:
+        """Begin anew from a seed of the operating system's, and return it."""
+        seed = super().seed()
+        if self.simulated.type == "cuda":
+            self.manual_seed(seed)
+        return seed
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]

@@ -32,9 +32,16 @@ class device(metaclass=_Device):
     __module__ = "torch"
 
 
-def install(patches: Patches) -> None:
-    """Let a number mean a simulated GPU, where torch itself does not let it."""
+def known() -> bool:
+    """Whether this build of torch knows what device a bare number means."""
     try:
         _Real(0)
     except RuntimeError:
+        return False
+    return True
+
+
+def install(patches: Patches) -> None:
+    """Let a number mean a simulated GPU, where torch itself does not let it."""
+    if not known():
         patches.set(torch, "device", device)

@@ -28,7 +28,7 @@ def install(machine: Machine, patches: Patches) -> None:
         match = _CUDA.match(where)
         if match is None:
             return None
-        index = int(match[1] or 0)
+        index = machine.current if match[1] is None else int(match[1])
         if index >= machine.count:
             raise RuntimeError(
                 f"Attempting to deserialize object on CUDA device {index} but torch.cuda.device_count() is "

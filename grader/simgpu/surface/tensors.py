@@ -12,6 +12,7 @@ from ..mismatch import type_name
 from ..patches import Patches
 from ..tags import PINNED, device_index, tag_of
 from ..transfers import move
+from .typed import TensorType
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -28,8 +29,8 @@ def install(machine: Machine, patches: Patches) -> None:
     for name, method in {**_moves(machine), **_places(), **_exits(machine)}.items():
         patches.set(Tensor, name, functools.wraps(getattr(_Base, name, getattr(Tensor, name)))(method))
     patches.set(torch, "as_tensor", _as_tensor(machine, _with_index(machine, torch.as_tensor)))
-    for owner, name in ((torch, "tensor"), (Tensor, "new_tensor")):
-        patches.set(owner, name, _with_index(machine, getattr(owner, name)))
+    patches.set(torch, "tensor", _with_index(machine, torch.tensor))
+    patches.set(Tensor, "new_tensor", _where_it_is(_with_index(machine, Tensor.new_tensor)))
     patches.set(torch, "get_device", lambda tensor: tensor.get_device())
 
 
@@ -82,12 +83,21 @@ def _moves(machine: Machine) -> dict[str, Any]:
     def type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         if dtype is None:
             return type_name(self, device_index)
-        if isinstance(dtype, str) and dtype.startswith("torch.cuda.") and dtype.endswith("Tensor"):
-            plain = getattr(torch, dtype.removeprefix("torch.cuda.")).dtype
-            return move(machine, self, machine.index(None), plain, non_blocking)
-        return _Base.type(self, dtype, non_blocking, **kwargs)
+        if isinstance(dtype, str) and dtype.endswith("Tensor"):
+            home, _, name = dtype.rpartition(".")
+            dtype = getattr(torch.cuda if home == "torch.cuda" else torch, name, dtype)
+        if not isinstance(dtype, TensorType):
+            return _Base.type(self, dtype, non_blocking, **kwargs)
+        here = device_index(self)
+        target = (machine.index(None) if here is None else here) if dtype.is_cuda else None
+        return move(machine, self, target, dtype.dtype, non_blocking)
 
-    return {"to": to, "cuda": cuda, "cpu": cpu, "type": type, "type_as": type_as}
+    def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        wanted = kwargs.pop("device", None)
+        made = _Base.new(self, *args, **kwargs)
+        return made.to(self.device if wanted is None else wanted)
+
+    return {"to": to, "cuda": cuda, "cpu": cpu, "type": type, "type_as": type_as, "new": new}
 
 
 def _places() -> dict[str, Any]:
@@ -196,5 +206,15 @@ def _with_index(machine: Machine, original: Any) -> Any:
             if wanted.type == "cuda" and wanted.index is None:
                 kwargs["device"] = torch.device("cuda", machine.index(wanted))
         return original(*args, **kwargs)
+
+    return make
+
+
+def _where_it_is(original: Any) -> Any:
+    """The same method, which makes a tensor where its own is unless told otherwise."""
+
+    @functools.wraps(original)
+    def make(self: torch.Tensor, *args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
+        return original(self, *args, device=self.device if device is None else device, **kwargs)
 
     return make

@@ -10,13 +10,15 @@ import torch
 
 from ..errors import NotSimulated
 from ..patches import Patches
+from . import typed
 
 # What works as it is: classes and functions built on what is simulated, error types, and things about builds.
 AS_THEY_ARE = {
     "AcceleratorError", "BFloat16Storage", "BoolStorage", "ByteStorage", "CharStorage", "CudaError",
     "ComplexDoubleStorage", "ComplexFloatStorage", "DeferredCudaCallError", "DoubleStorage", "FloatStorage",
     "HalfStorage", "IntStorage", "LongStorage", "OutOfMemoryError", "ShortStorage", "check_error",
-    "cudaStatus", "device", "device_of", "get_device_index",
+    "cudaStatus", "device", "device_of", "get_device_index", "get_gencode_flags", "memory_stats",
+    *(f"{kind}Tensor" for kind in typed.KINDS),
 }  # fmt: skip
 _SUBMODULES = (
     "graphs",
@@ -29,19 +31,19 @@ _SUBMODULES = (
     "nccl",
     "memory",
 )
-_OF_SUBMODULES = {"nccl": {"is_available", "reduce"}}
+_OF_SUBMODULES = {"nccl": {"is_available", "reduce", "version"}, "memory": {"memory_stats"}}
 
 
 def install(patches: Patches, implemented: set[str]) -> None:
     """Replace the public callables of torch.cuda, and of its submodules, that `implemented` does not name."""
     for name in unsupported(implemented):
-        patches.set(torch.cuda, name, _refusal(f"torch.cuda.{name}", getattr(torch.cuda, name)))
+        patches.set(torch.cuda, name, refusal(f"torch.cuda.{name}", getattr(torch.cuda, name)))
     for submodule in _SUBMODULES:
         module = getattr(torch.cuda, submodule, None)
         for name in _own_callables(module) if module is not None else ():
             kept = _OF_SUBMODULES.get(submodule, set())
             if name not in kept and f"{submodule}.{name}" not in implemented:
-                patches.set(module, name, _refusal(f"torch.cuda.{submodule}.{name}", getattr(module, name)))
+                patches.set(module, name, refusal(f"torch.cuda.{submodule}.{name}", getattr(module, name)))
 
 
 def unsupported(implemented: set[str]) -> list[str]:
@@ -60,7 +62,9 @@ def _own_callables(module: types.ModuleType) -> list[str]:
     ]
 
 
-def _refusal(name: str, replaced: Any) -> Any:
+def refusal(name: str, replaced: Any) -> Any:
+    """What stands in for a function or class that is not simulated."""
+
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise NotSimulated(name)
 
