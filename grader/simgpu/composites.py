@@ -1,7 +1,6 @@
-"""Functions that C++ composes of operators, where it decides by the physical device.
+"""Functions that C++ composes of operators, and that compare devices before they do anything.
 
-The dispatch mode sees only the operators beneath them. Some make helper tensors on the device of their
-input, which for C++ is the CPU; recurrent networks compare devices before they do anything.
+The dispatch mode sees only the operators beneath them, and C++ sees only the physical device.
 """
 
 from __future__ import annotations
@@ -13,54 +12,38 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
-from .adoption import adopting
 from .local import local
 from .mismatch import device_name
-from .operators import tensors_in
 from .patches import Patches
-from .tags import FLOATING, device_index, tag_of
+from .tags import device_index
 
 if TYPE_CHECKING:
     from .machine import Machine
 
-_WITH_HELPERS: tuple[tuple[Any, str], ...] = (
-    (torch, "quantile"),
-    (torch, "nanquantile"),
-    (torch.Tensor, "quantile"),
-    (torch.Tensor, "nanquantile"),
-    (torch.linalg, "matrix_rank"),
-    (torch.linalg, "pinv"),
-    (torch, "pinverse"),
-    (F, "scaled_dot_product_attention"),
-)
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 def install(machine: Machine, patches: Patches) -> None:
     """Let these functions see the simulated devices."""
-    for owner, name in _WITH_HELPERS:
-        patches.set(owner, name, _with_helpers(machine, getattr(owner, name)))
+    for (owner, name), check in _CHECKS.items():
+        patches.set(owner, name, _after(check, getattr(owner, name)))
     for name in _RECURRENT:
         checked = _checked(getattr(torch, name))
         patches.set(torch, name, checked)
         patches.set(torch._VF, name, checked)
+    if not machine.math:
+        patches.set(torch.distributions.Distribution, "_validate_args", False)  # of values that mean nothing
+    patches.set(torch._C, "_group_tensors_by_device_and_dtype", _grouped)
 
 
-def _with_helpers(machine: Machine, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, whose helper tensors adopt the device of the tensor that they meet."""
+def _after(check: Callable[..., None], original: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, after a comparison of devices."""
 
     @functools.wraps(original)
     def composed(*args: Any, **kwargs: Any) -> Any:
-        if not local.observed or local.inside:
-            return original(*args, **kwargs)
-        device = next((d for d in map(device_index, tensors_in(args, kwargs)) if d is not None), None)
-        if device is None:
-            return original(*args, **kwargs)
-        with adopting():
-            out = original(*args, **kwargs)
-        if isinstance(out, torch.Tensor) and tag_of(out) is FLOATING:
-            machine.place(out, device)
-        return out
+        if local.observed and not local.inside:
+            check(*args, **kwargs)
+        return original(*args, **kwargs)
 
     return composed
 
@@ -94,3 +77,62 @@ def _checked(original: Callable[..., Any]) -> Callable[..., Any]:
 def _flat(value: Any) -> bool:
     """Whether this is the `has_biases` that follows the weights of an unpacked sequence."""
     return isinstance(value, bool)
+
+
+def _quantile(input: torch.Tensor, q: Any, *_: Any, **__: Any) -> None:
+    """`quantile_checks` in aten/src/ATen/native/Sorting.cpp."""
+    if isinstance(q, torch.Tensor) and device_index(q) != device_index(input):
+        raise RuntimeError("quantile() q tensor must be on the same device as the input tensor")
+
+
+def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> None:
+    """`validate_sdpa_input` in aten/src/ATen/native/transformers/attention.cpp."""
+    places = [device_name(device_index(tensor)) for tensor in (query, key, value)]
+    if len(set(places)) > 1:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same device type, but got query.device: "
+            "{} key.device: {} and value.device: {} instead.".format(*places)
+        )
+
+
+_CHECKS: dict[tuple[Any, str], Callable[..., None]] = {
+    (torch, "quantile"): _quantile,
+    (torch, "nanquantile"): _quantile,
+    (torch.Tensor, "quantile"): _quantile,
+    (torch.Tensor, "nanquantile"): _quantile,
+    (F, "scaled_dot_product_attention"): _attention,
+}
+
+
+def _grouped(
+    lists: list[list[torch.Tensor | None]], with_indices: bool = False
+) -> dict[tuple[torch.device, torch.dtype], tuple[list[list[torch.Tensor | None]], list[int]]]:
+    """How optimizers that work on lists split them: by device and type of the first list's tensors.
+
+    The rule and its words: `_group_tensors_by_first_tensors_device_and_dtype` in torch's
+    aten/src/ATen/native/ForeachUtils.h. Numbers of steps may stay on the CPU.
+    """
+    groups: dict[Any, tuple[list[list[torch.Tensor | None]], list[int]]] = {}
+    for position, first in enumerate(lists[0]):
+        assert first is not None
+        column = [tensors[position] if tensors else None for tensors in lists]
+        for tensor in column:
+            if tensor is not None and tensor.device != first.device and not _counts_steps(tensor):
+                raise RuntimeError(
+                    "Tensors of the same index must be on the same device and the same dtype except `step` "
+                    "tensors that can be CPU and float32/64, and optimizer states that can be bfloat16 for "
+                    "mixed-precision training"
+                )
+        members, indices = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
+        for member, tensors, tensor in zip(members, lists, column, strict=True):
+            if tensors:
+                member.append(tensor)
+        if with_indices:
+            indices.append(position)
+    return groups
+
+
+def _counts_steps(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.dim() == 0 and tensor.dtype in (torch.float32, torch.float64) and tensor.device.type == "cpu"
+    )

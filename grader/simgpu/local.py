@@ -15,7 +15,6 @@ class _Local(threading.local):
     streams: dict[int, Any] | None = None  # current stream per device, where it is not the default one
     module = ""  # qualified name of the nn.Module that is running, while someone wants to know
     phase = "forward"  # or what else is going on, while someone wants to know
-    adopting = 0  # depth of operators that C++ composes of others, with helpers on the physical device
     turns: tuple[Any, Any] | None = None  # the parallel_apply whose workers this thread is starting
 
 

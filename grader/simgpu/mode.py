@@ -117,7 +117,8 @@ class Simulation(TorchDispatchMode):
         else:
             device = self.common_device(operator, args, kwargs, tensors, tags)
         if device is None:
-            return self.on_host(operator, args, kwargs)
+            out = self.on_host(operator, args, kwargs)
+            return adoption.mark(self.machine, out, tensors)
         return self.on_device(operator, args, kwargs, device)
 
     def on_host(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -129,8 +130,8 @@ class Simulation(TorchDispatchMode):
         out = operator.func(*args, **kwargs)
         if not operator.marker:
             self.machine.clocks.cpu_operator(operator.name)
-        if local.adopting or _in_backward() is not None:
-            adoption.mark(self.machine, operator, args, kwargs, out)
+        if operator.takes_device and (_in_backward() is not None or adoption.from_cpp(operator, kwargs)):
+            adoption.mark(self.machine, out)
         return out
 
     def _pinned(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
@@ -156,7 +157,7 @@ class Simulation(TorchDispatchMode):
         for tensor, tag in zip(tensors, tags, strict=True):
             if tag is not None and tag.device == device:
                 continue
-            if tag is FLOATING:
+            if tag is not None and tag.device is None and adoption.adopts(tag):
                 self.machine.place(tensor, device)
             elif operator.foreach and tag is not None and tag.device is not None:
                 continue  # a list over several devices, which CUDA walks through one by one
@@ -205,7 +206,7 @@ class Simulation(TorchDispatchMode):
         """Run an operator without arithmetic."""
         if key is None or operator.resizes:
             return operator.func(*args, **kwargs)
-        written, out = unreal.in_place(operator, args, kwargs)
+        written, out = unreal.at_once(operator, args, kwargs)
         if written:
             return out
         specs = self._specs.get(key)
@@ -219,8 +220,9 @@ class Simulation(TorchDispatchMode):
             if tag is None or tag is FLOATING or operator.resizes:
                 self.machine.place(out, device, operator.name)
         elif isinstance(out, list | tuple):
-            for item in out:
-                self._place(item, device, operator)
+            for position, item in enumerate(out):
+                if position not in operator.host_results:
+                    self._place(item, device, operator)
 
     def _length(self, operator: Operator, args: tuple, kwargs: dict[str, Any], out: Any) -> int:
         """Picoseconds for which the device is busy."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from .mismatch import takes_number
+
 # Arguments that CUDA's kernels want, or accept, in host memory whatever the device of the others.
 _HOST_ARGUMENTS = {
     "index": ("indices",),
@@ -20,6 +22,9 @@ _HOST_ARGUMENTS = {
     "_ctc_loss": ("input_lengths", "target_lengths"),
     "tensor_split": ("tensor_indices_or_sections",),
 }
+# Positions of results that are in host memory.
+_HOST_RESULTS = {"_pack_padded_sequence": (1,), "_pad_packed_sequence": (1,)}
+_PUTS = {"index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"}
 _ALIASES = {"_unsafe_view", "lift_fresh", "lift"}  # views that their schema does not call so
 _ONLY_METADATA = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_"}
 
@@ -29,8 +34,8 @@ class Operator:
 
     __slots__ = (
         "func", "name", "packet", "is_view", "free", "mutates", "foreach", "resizes",
-        "takes_device", "takes_pinned", "generator", "random", "host_arguments", "returned_arguments",
-        "plain", "marker",
+        "takes_device", "takes_pinned", "makes", "generator", "random", "host_arguments", "host_results",
+        "returned_arguments", "plain", "marker",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -39,17 +44,20 @@ class Operator:
         self.func = func
         self.packet = func.overloadpacket
         self.name: str = self.packet.__name__
-        self.is_view: bool = func.is_view or self.name in _ALIASES
-        self.free = self.is_view or self.name in _ONLY_METADATA
         self.mutates = any(a.alias_info is not None and a.alias_info.is_write for a in arguments)
         self.resizes = self.mutates and ("resize" in self.name or self.name == "set_" or "out" in names)
+        views_in_place = torch.Tag.inplace_view in func.tags and not self.resizes
+        self.is_view: bool = func.is_view or views_in_place or self.name in _ALIASES
+        self.free = self.is_view or self.name in _ONLY_METADATA
         self.foreach = self.name.startswith(("_foreach", "_amp_foreach", "_fused"))
         self.takes_device = "device" in names
         self.takes_pinned = "pin_memory" in names
+        self.makes = not any("Tensor" in str(argument.type) for argument in arguments)  # out of nothing
         self.generator = "generator" in names
         self.returned_arguments = _returned_arguments(func._schema)
         self.random = torch.Tag.nondeterministic_seeded in func.tags and not self.generator
         self.marker: bool = func.namespace == "profiler"  # names what the profiler sees; computes nothing
+        self.host_results = _HOST_RESULTS.get(self.name, ())
         self.host_arguments = _HOST_ARGUMENTS.get(self.name, ())
         # Whether nothing but the devices of its inputs decides what is to be done.
         self.plain = not (
@@ -58,15 +66,30 @@ class Operator:
 
     def may_be_on_host(self, tensor: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Whether this CPU tensor is one that the operator takes beside tensors of a GPU."""
-        if tensor.dim() == 0:
-            return not (self.mutates and args and args[0] is tensor)
+        number = tensor.dim() == 0
         for position, argument in enumerate(self.func._schema.arguments):
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            values = value if isinstance(value, list | tuple) else (value,)
+            if not any(item is tensor for item in values):
+                continue
             if argument.name in self.host_arguments:
-                value = args[position] if position < len(args) else kwargs.get(argument.name)
-                values = value if isinstance(value, list | tuple) else (value,)
-                if any(item is tensor for item in values):
-                    return True
+                return True
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                return False
+            if argument.name == "values" and self.name in _PUTS:
+                return number or _fills_mask(tensor, args)
+            return number and takes_number(self.func, position)
         return False
+
+
+def _fills_mask(value: torch.Tensor, args: tuple) -> bool:
+    """Whether an assignment to masked places fills them with a single number of the host.
+
+    `canDispatchToMaskedFill` in torch's aten/src/ATen/native/TensorAdvancedIndexingUtils.h.
+    """
+    given = [index for index in args[1] if index is not None]
+    masked = len(given) == 1 and given[0].dtype in (torch.bool, torch.uint8)
+    return masked and value.numel() == 1 and not (len(args) > 3 and args[3])
 
 
 def _returned_arguments(schema: Any) -> list[tuple[int, str]] | None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import unreal
+from .adoption import adopts, mark
 from .clock import HOST
 from .operators import Operator, tensors_in
-from .tags import FLOATING, device_index, tag_of
+from .tags import device_index, tag_of
 from .transfers import transfer
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ def _to_copy(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str
     if wanted is None or (wanted.type == source.device.type and wanted.type != "cuda"):
         # C++ that asks for the physical device means the device of the tensor.
         if here is None:
-            return mode.on_host(operator, args, kwargs)
+            out = mode.on_host(operator, args, kwargs)
+            # With a device: C++ brings it to where something else is, or may be.
+            return mark(mode.machine, out, [source] if wanted is None else None)
         return mode.on_device(operator, args, kwargs, here)
     target = mode.machine.index(wanted) if wanted.type == "cuda" else None
     if target is None and wanted.type != "cpu":
@@ -47,10 +50,10 @@ def _copy_(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, 
     machine = mode.machine
     to_tag, from_tag = tag_of(destination), tag_of(source)
     to, origin = (tag.device if tag else None for tag in (to_tag, from_tag))
-    if to_tag is FLOATING and origin is not None:
+    if to is None and origin is not None and adopts(to_tag):
         machine.place(destination, origin)
         to = origin
-    if from_tag is FLOATING and to is not None:
+    if origin is None and to is not None and adopts(from_tag):
         machine.place(source, to)
         origin = to
     if to == origin:
