@@ -2,15 +2,16 @@
 
 torch describes its operators for its own tests: how to call each and with which inputs
 (`torch.testing._internal.common_methods_invocations.op_db`). Each is called with float32 inputs made for
-`cuda:1` of two simulated T4, and again on the CPU without any simulation, forward and, where the operator has
-derivatives, backward. An operator passes if for each of its inputs every output and gradient
+`cuda:1` of two simulated T4, and again on the CPU without any simulation, forward and, where the operator
+has derivatives, backward. An operator passes if for each of its inputs every output and gradient
 
-- says that it is on the device it is on with CUDA (`cuda:1`),
-- has the CPU's shape, type and values (random ones too: both draw from the CPU's generator, seeded alike;
-  memory that nothing initialized is compared by shape and type alone),
+- says that it is on the device it is on with CUDA: `cuda:1`, or the CPU where no argument names a GPU;
+- has the CPU's shape, type and values. Random ones too: both draw from the CPU's generator, seeded alike.
+  Memory that nothing initialized is compared by shape and type alone;
 
-and neither the CPU's inputs nor its results changed. Without arithmetic the same is asked of shapes, types and
-devices; an operator may also refuse by name, and a shape that depends on values may be the largest possible.
+and neither the CPU's inputs nor its results changed. Without arithmetic the same is asked of shapes, types
+and devices, where a shape that depends on values may be the largest possible. Whatever is not supported
+must be refused by name.
 
     python benchmarks/operators.py [--sample N --seed S] [--inputs 6] [--only NAME] [--write]
 
@@ -32,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from grader import simgpu
 from grader.simgpu.errors import NotSimulated
@@ -51,7 +52,7 @@ class Outcome:
     """What became of one operator."""
 
     name: str  # with its variant: "std.unbiased"
-    kind: str  # "passed", "refused", "largest" (shape depends on values) or "failed"
+    kind: str  # "passed", "largest" (a shape depends on values), "refused", "failed" or "no inputs"
     reason: str = ""
 
     @property
@@ -72,7 +73,8 @@ class Call:
     def arguments(self, device: str) -> tuple[Any, list[Any], dict[str, Any]]:
         """Fresh arguments, moved to `device` as far as they belong there."""
         leaves = [
-            fresh(leaf, device if home else "cpu") for leaf, home in zip(self.leaves, self.on_gpu, strict=True)
+            fresh(leaf, device if home else "cpu")
+            for leaf, home in zip(self.leaves, self.on_gpu, strict=True)
         ]
         return tree_unflatten(leaves, self.structure)
 
@@ -112,7 +114,7 @@ def title(op: Any) -> str:
 
 
 def calls(op: Any, seed: int, limit: int) -> list[Call]:
-    """At most `limit` of the operator's inputs, spread over all of them, as its author made them for a GPU."""
+    """At most `limit` of the inputs that torch knows for the operator on a GPU, spread over all of them."""
     with simgpu.simulate("2xT4"):
         torch.manual_seed(seed)
         samples = list(op.sample_inputs(HOME, torch.float32, requires_grad=op.supports_autograd))
@@ -135,88 +137,142 @@ def _call(sample: Any) -> Call:
 
 
 def run(op: Any, call: Call, device: str, seed: int) -> list[Any]:
-    """Outputs of the operator, then its gradients, in one flat list; None for a gradient that is not there."""
+    """The operator's outputs, then its gradients, in one flat list; None for a gradient that is missing."""
     first, args, kwargs = call.arguments(device)
     torch.manual_seed(seed)
     out = op(first, *args, **kwargs)
     results = tree_flatten(out)[0]
     if not op.supports_autograd:
         return results
-    differentiable = [
-        item for item in tree_flatten(call.process(out))[0] if isinstance(item, torch.Tensor) and item.requires_grad
-    ]
-    inputs = [
-        leaf for leaf in tree_flatten((first, args, kwargs))[0] if isinstance(leaf, torch.Tensor) and leaf.requires_grad
-    ]
+    differentiable = wanting_gradients(call.process(out))
+    inputs = wanting_gradients((first, args, kwargs))
     if not differentiable or not inputs:
         return results
     ones = [torch.ones_like(item) for item in differentiable]
     return results + list(torch.autograd.grad(differentiable, inputs, ones, allow_unused=True))
 
 
-def compare(op: Any, wanted: list[Any], got: list[Any], devices: list[Any], values: bool) -> bool:
+def wanting_gradients(tree: Any) -> list[torch.Tensor]:
+    """The tensors in nested lists that require gradients."""
+    return [item for item in tree_flatten(tree)[0] if isinstance(item, torch.Tensor) and item.requires_grad]
+
+
+def compare(op: Any, call: Call, wanted: list[Any], got: list[Any], devices: list[Any], values: bool) -> bool:
     """Whether a shape is the largest possible one instead of the CPU's. Raises Differs."""
     if len(wanted) != len(got):
         raise Differs(f"{len(got)} results instead of {len(wanted)}")
+    home = torch.device(HOME if any(call.on_gpu) else "cpu")
     largest = False
     for position, (a, b, device) in enumerate(zip(wanted, got, devices, strict=True)):
         where = f"result {position}: "
         if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
-            if type(a) is not type(b) or (values and not isinstance(a, torch.device) and a != b and a == a):
+            if type(a) is not type(b) or (values and a != b):
                 raise Differs(f"{where}{b!r} instead of {a!r}")
             continue
-        if device != torch.device(HOME):
+        if device != home:
             raise Differs(f"{where}on {device}")
-        if a.dtype != b.dtype or a.layout != b.layout:
-            raise Differs(f"{where}{b.dtype} {b.layout} instead of {a.dtype} {a.layout}")
+        if (a.dtype, a.layout, a.dim()) != (b.dtype, b.layout, b.dim()):
+            raise Differs(f"{where}{b.dtype} {b.layout} {b.dim()}-d, not {a.dtype} {a.layout} {a.dim()}-d")
         if a.shape != b.shape:
-            if values or a.dim() != b.dim() or any(m > n for m, n in zip(a.shape, b.shape, strict=True)):
+            if values or any(m > n for m, n in zip(a.shape, b.shape, strict=True)):
                 raise Differs(f"{where}shape {list(b.shape)} instead of {list(a.shape)}")
             largest = True
         elif values and op.name not in UNINITIALIZED:
-            try:
-                torch.testing.assert_close(b, a, equal_nan=True, check_stride=False)
-            except AssertionError as error:
-                raise Differs(where + str(error).split("\n\n")[0].replace("\n", " ")) from error
+            check_values(where, b, a)
     return largest
 
 
-def try_call(op: Any, call: Call, seed: int, math: bool) -> bool:
-    """Whether shapes were the largest possible. Raises Refused, Differs, or what the operator raised."""
-    before = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in call.leaves]
+def check_values(where: str, got: torch.Tensor, wanted: torch.Tensor) -> None:
+    """Compare within torch's tolerance for float32. Raises Differs."""
+    try:
+        torch.testing.assert_close(got, wanted, equal_nan=True, check_stride=False)
+    except AssertionError as error:
+        raise Differs(where + " ".join(str(error).split())) from error
+
+
+def try_call(op: Any, call: Call, seed: int, math: bool) -> str | None:
+    """What became of one call; None where the CPU itself fails. Raises Refused, Differs, or `op`'s error."""
+    before = [plain_copy(leaf) for leaf in call.leaves]
     try:
         wanted = run(op, call, "cpu", seed)
-    except Exception:  # the CPU itself does not do it: nothing to compare with
-        return False
-    kept = [item.detach().clone() if isinstance(item, torch.Tensor) else item for item in wanted]
+    except Exception:
+        return None
+    kept = [plain_copy(item) for item in wanted]
     with simgpu.simulate("2xT4", math=math):
         try:
             got = run(op, call, HOME, seed)
         except NotSimulated as error:
-            raise Refused(str(error).split(" is not simulated")[0]) from error
+            raise Refused(str(error).split(" is not simulated")[0].rstrip(",")) from error
         devices = [getattr(item, "device", None) for item in got]
         got = [simgpu.physical(item) if isinstance(item, torch.Tensor) else item for item in got]
-    largest = compare(op, wanted, got, devices, math)
+    largest = compare(op, call, wanted, got, devices, math)
     for a, b in zip([*before, *kept], [*call.leaves, *wanted], strict=True):
         if isinstance(a, torch.Tensor) and op.name not in UNINITIALIZED:
-            torch.testing.assert_close(b.detach(), a, rtol=0, atol=0, equal_nan=True)
-    return largest
+            check_values("the CPU's tensors changed: ", b.detach(), a)
+    return "largest" if largest else "passed"
+
+
+def plain_copy(value: Any) -> Any:
+    """A tensor that later changes do not reach."""
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 def judge(op: Any, seed: int, limit: int, math: bool) -> Outcome:
     """What becomes of one operator over its inputs."""
-    kind = "passed"
+    kinds = set()
     try:
         for call in calls(op, seed, limit):
-            if try_call(op, call, seed, math):
-                kind = "largest"
+            kinds.add(try_call(op, call, seed, math))
     except Refused as error:
         return Outcome(title(op), "refused", str(error))
     except Differs as error:
-        return Outcome(title(op), "failed", str(error))
+        return Outcome(title(op), "failed", str(error)[:200])
     except Exception as error:
-        return Outcome(title(op), "failed", f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}")
-    return Outcome(title(op), kind)
+        return Outcome(title(op), "failed", f"{type(error).__name__}: {error}".splitlines()[0][:200])
+    return Outcome(title(op), next((kind for kind in ("largest", "passed") if kind in kinds), "no inputs"))
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Counts, and a line for each operator that did not simply pass."""
+    compared = [outcome for outcome in outcomes if outcome.kind != "no inputs"]
+    passed = sum(outcome.good for outcome in compared)
+    lines = [f"{passed} of {len(compared)} operators passed ({passed / max(1, len(compared)):.1%})"]
+    for outcome in outcomes:
+        if outcome.kind != "passed":
+            lines.append(f"  {outcome.kind:9}  {outcome.name:42}  {outcome.reason}".rstrip())
+    return "\n".join(lines)
+
+
+def page(results: dict[str, list[Outcome]]) -> str:
+    """docs/simgpu-operators.md."""
+    version = torch.__version__.split("+")[0]
+    lines = [
+        "# Operators on simulated GPUs",
+        "",
+        "Written by `python benchmarks/operators.py --write`, which says what is compared and how; "
+        f"torch {version}, float32, forward and backward. An operator is an entry of torch's own list "
+        "(`op_db`), its variants counted apart.",
+        "",
+        "| | compared | passed | share |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for name, outcomes in results.items():
+        compared = [outcome for outcome in outcomes if outcome.kind != "no inputs"]
+        passed = sum(outcome.good for outcome in compared)
+        lines.append(f"| {name} | {len(compared)} | {passed} | {passed / len(compared):.1%} |")
+    titles = {
+        "failed": "Not the CPU's result",
+        "refused": "Refused by name",
+        "largest": "A shape that depends on values: the largest possible one is taken",
+        "no inputs": "Not compared: torch's inputs for a GPU do not run on this CPU",
+    }
+    for name, outcomes in results.items():
+        for kind, heading in titles.items():
+            rows = [outcome for outcome in outcomes if outcome.kind == kind]
+            if rows:
+                lines += ["", f"## {heading}, {name}", "", "| operator | reason |", "| --- | --- |"]
+                lines += [f"| `{row.name}` | {row.reason.replace('|', chr(92) + '|')} |" for row in rows]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
@@ -234,15 +290,15 @@ def main() -> int:
     if options.sample:
         chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
     print(f"torch {torch.__version__}, {len(chosen)} of {len(everything)} operators, seed {options.seed}")
-    good = True
+    results, good = {}, True
     for name, math in (("with arithmetic", True), ("without arithmetic", False)):
-        outcomes = [judge(op, options.seed, options.inputs, math) for op in chosen]
-        passed = sum(outcome.good for outcome in outcomes)
-        print(f"\n{name}: {passed} of {len(outcomes)} passed ({passed / len(outcomes):.1%})")
-        for outcome in outcomes:
-            if not outcome.kind == "passed":
-                print(f"  {outcome.kind:8} {outcome.name:45} {outcome.reason}")
-        good &= passed / len(outcomes) >= LEAST[name]
+        outcomes = results[name] = [judge(op, options.seed, options.inputs, math) for op in chosen]
+        print(f"\n{name}: {table(outcomes)}", flush=True)
+        bad = sum(outcome.kind in ("failed", "refused") for outcome in outcomes)
+        wrong = not math and any(outcome.kind == "failed" for outcome in outcomes)
+        good &= bad <= (1 - LEAST[name]) * len(outcomes) and not wrong
+    if options.write:
+        PAGE.write_text(page(results), encoding="utf-8")
     return 0 if good else 1
 
 
