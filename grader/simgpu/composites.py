@@ -27,6 +27,7 @@ def install(machine: Machine, patches: Patches) -> None:
     """Let these functions see the simulated devices."""
     for (owner, name), check in _CHECKS.items():
         patches.set(owner, name, _after(check, getattr(owner, name)))
+    patches.set(F, "one_hot", _one_hot(F.one_hot))
     for name in _RECURRENT:
         checked = _checked(getattr(torch, name))
         patches.set(torch, name, checked)
@@ -46,6 +47,24 @@ def _after(check: Callable[..., None], original: Callable[..., Any]) -> Callable
         return original(*args, **kwargs)
 
     return composed
+
+
+def _one_hot(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The same function, which on a GPU leaves it to the kernel to find values out of range.
+
+    `one_hot` in aten/src/ATen/native/Onehot.cpp: on CUDA it does not wait for the smallest and largest.
+    """
+
+    @functools.wraps(original)
+    def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+        outside = not local.observed or local.inside or device_index(tensor) is None
+        if outside or tensor.dtype is not torch.int64 or not tensor.numel() or num_classes == 0:
+            return original(tensor, num_classes)
+        classes = int(tensor.max().item()) + 1 if num_classes == -1 else num_classes
+        zeros = torch.zeros((*tensor.shape, classes), dtype=torch.int64, device=tensor.device)
+        return zeros.scatter(-1, tensor.unsqueeze(-1), 1)
+
+    return one_hot
 
 
 def _checked(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,6 +20,18 @@ def invalid_ordinal() -> RuntimeError:
     )
 
 
+def device_side_assert() -> str:
+    """What everything asked of a device ends in once a kernel's assertion has failed there.
+
+    `c10_cuda_check_implementation` in torch's c10/cuda/CUDAException.cpp.
+    """
+    return (
+        "CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert' in "
+        "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n"
+        + _ADVICE
+    )
+
+
 class NotSimulated(NotImplementedError):
     """A part of torch.cuda that the simulated GPUs do not have."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import adoption, cost, unreal
+from . import adoption, asserts, cost, unreal
 from .clock import HOST, picoseconds
 from .errors import NotSimulated
 from .local import local
@@ -80,7 +80,7 @@ class Simulation(TorchDispatchMode):
         try:
             out = operator.func(*args)
         except (RuntimeError, IndexError) as error:
-            out = self._failed(operator, error, device)
+            out = self._failed(operator, args, {}, error, device)
         if operator.is_view:
             return out
         if type(out) is torch.Tensor:
@@ -185,7 +185,7 @@ class Simulation(TorchDispatchMode):
             else:
                 out = operator.func(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
-            out = self._failed(operator, error, device)
+            out = self._failed(operator, args, kwargs, error, device)
         self._place(out, device, operator)
         if key is not None:
             length = self._lengths.get(key)
@@ -228,14 +228,16 @@ class Simulation(TorchDispatchMode):
         """Picoseconds for which the device is busy."""
         return picoseconds(cost.seconds(operator.func, args, kwargs, out, self.machine.profile.gpu))
 
-    def _failed(self, operator: Operator, error: Exception, device: int) -> Any:
+    def _failed(
+        self, operator: Operator, args: tuple, kwargs: dict[str, Any], error: Exception, device: int
+    ) -> Any:
         """Say what CUDA would have said where the CPU's operator failed."""
         if isinstance(error, NotImplementedError) and not isinstance(error, NotSimulated):
             raise NotSimulated(f"aten::{operator.name}") from error
         refused = _NO_HOST_MEMORY.search(str(error))
         if refused:
             self.machine.devices[device].memory.allocate(int(refused[1]), self.machine.clocks.now())
-        raise error
+        return asserts.translate(self.machine, operator, args, kwargs, error, device)
 
 
 def _survey(values: tuple | list, key: list[Any]) -> int | None:

@@ -75,6 +75,7 @@ def _scalar(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str,
     tensor = args[0]
     device = device_index(tensor)
     if device is not None:
+        mode.machine.raise_poison(device)
         mode.machine.clocks.copy(device, HOST, tensor.element_size(), True, "item")
         if not mode.machine.math:
             return unreal.scalar(tensor.dtype)
@@ -87,6 +88,7 @@ def _answer(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str,
     device = mode.common_device(operator, args, kwargs, tensors, [tag_of(tensor) for tensor in tensors])
     if device is None:
         return mode.on_host(operator, args, kwargs)
+    mode.machine.raise_poison(device)
     mode.machine.clocks.launch(device, 0.0, operator.name)
     mode.machine.clocks.copy(device, HOST, 1, True, operator.name)
     if not mode.machine.math:

@@ -83,6 +83,9 @@ def charge(
     """Charge the clocks with moving `source`. Only page-locked host memory is copied without waiting."""
     if not local.observed:
         return
+    for end in (origin, target):
+        if end is not None:
+            machine.raise_poison(end)
     if origin is not None and target is not None:
         blocking = False
     elif origin is None:

@@ -72,7 +72,9 @@ class Devices:
     def synchronize(self, device: Any = None) -> None:
         """Make the host wait for a device."""
         self.initialized = True
-        self.machine.clocks.wait(self.machine.index(device))
+        index = self.machine.index(device)
+        self.machine.clocks.wait(index)
+        self.machine.raise_poison(index)
 
     def can_device_access_peer(self, device: Any, peer_device: Any) -> bool:
         """Whether two devices copy directly to each other."""
