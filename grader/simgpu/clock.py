@@ -187,9 +187,17 @@ class Clocks:
 
     def now_range(self) -> tuple[float, float, float]:
         """The calling thread's time with the low figures of the host, its own, and the high ones."""
-        value, *bounds = (_reached(times) for times in self._times())
-        low, high = bounds or (value, value)
-        return min(low, value), value, max(high, value)
+        return _range([_reached(times) for times in self._times()])
+
+    def done_range(self) -> tuple[float, float, float]:
+        """When the calling thread and everything given to devices will be done, as low, likely and high
+        figures; nobody waits."""
+        return _range(
+            [
+                max(_reached(times), *(times.ready(device) / PICOSECONDS for device in range(self.count)))
+                for times in self._times()
+            ]
+        )
 
     def ready(self, device: int, stream: int | None = None) -> float:
         """Return the time at which a stream, or all of the device, will have done what it was given."""
@@ -269,6 +277,10 @@ def _current_stream(device: int) -> int:
         return DEFAULT_STREAM
     stream = streams.get(device)
     return DEFAULT_STREAM if stream is None else stream.stream_id
+
+
+def _range(variants: list[float]) -> tuple[float, float, float]:
+    return min(variants), variants[0], max(variants)
 
 
 def _reached(times: Times) -> float:

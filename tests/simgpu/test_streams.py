@@ -110,6 +110,7 @@ def test_a_prediction_has_a_range_over_the_host_s_figures():
     c.wait()
     assert c.now_range() == pytest.approx((0.55 * MS, 1.1 * MS, 2.2 * MS))
     c.launch(0, 100 * MS, "conv")
+    assert c.now_range()[1] < c.done_range()[1] == pytest.approx(101.2 * MS)
     c.wait()
     low, value, high = c.now_range()
     assert low < value < high < 1.05 * low  # what bounds the run now is the device
