@@ -11,9 +11,8 @@ from grader import simgpu
 from grader.simgpu import profiles
 from grader.simgpu.machine import Machine
 from grader.simgpu.mode import Simulation
-from grader.simgpu.profiles import BadProfile
 from grader.simgpu.view import explain as explaining
-from grader.simgpu.view.ledger import Key, Ledger, Step, Sum
+from grader.simgpu.view.ledger import Enough, Key, Ledger, Step, Sum
 from tests.simgpu.views.runs import Net, counters, total, train
 
 T4 = profiles.load("T4").profile
@@ -21,7 +20,8 @@ T4 = profiles.load("T4").profile
 
 def explained(run, width=120, **how):
     stream = io.StringIO()
-    explaining.explain(run, "2xT4", Console(file=stream, width=width, highlight=False), **how)
+    console = Console(file=stream, width=width, highlight=False)
+    explaining.show(ledger_of(run, "2xT4"), "2xT4", T4, console, **how)
     return stream.getvalue()
 
 
@@ -155,12 +155,13 @@ def test_everything_is_undone_even_after_an_error():
         raise KeyError("no")
 
     with pytest.raises(KeyError):
-        explained(run)
+        ledger_of(run)
     assert Simulation._length is length
     with simgpu.simulate("1xT4"):
         pass
 
 
-def test_an_unknown_gpu_is_refused():
-    with pytest.raises(BadProfile):
-        explaining.explain(train, "2xT5000", Console(file=io.StringIO()))
+def test_the_script_ends_well_where_a_step_is_known():
+    with pytest.raises(SystemExit) as ended:
+        raise Enough
+    assert not ended.value.code

@@ -136,8 +136,8 @@ def test_wrapper_steps_and_parameters_are_noted_with_and_without_spans():
         assert (each.parallel.kind, each.parallel.modules, each.parallel.devices) == ("DataParallel", 9, 2)
         assert each.step.now > 0
     assert cheap.seconds == full.seconds
-    calls = {(device, name) for device, name, _ in full.totals}
-    assert {(device, name) for device, name, _ in cheap.totals} == calls
+    calls = {(device, name) for device, name, _ in full.whole.totals}
+    assert {(device, name) for device, name, _ in cheap.whole.totals} == calls
     assert full.devices[0].parameters > full.devices[1].parameters == 0
 
 

@@ -179,7 +179,7 @@ def test_a_long_run_says_where_its_trace_ends(tmp_path):
     trace.write(found, tmp_path / "trace.json")
     facts = json.loads((tmp_path / "trace.json").read_text())["otherData"]
     assert facts["recorded"].startswith("the first 60 spans, until ")
-    assert found.totals == record(lambda: train(4)).totals  # they go on
+    assert found.whole.totals == record(lambda: train(4)).whole.totals  # they go on
 
 
 def test_a_trace_needs_the_spans(tmp_path):

@@ -3,7 +3,7 @@ of the profile that the figures stand on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich import box
@@ -11,11 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..machine import Machine
 from ..profiles import MachineProfile, Quantity
-from .ledger import Key, Ledger, Step, Sum
+from .ledger import Key, Step, Sum
 from .summary import HOST
-from .words import count, megabytes, percent, seconds, span_of
+from .words import count, megabytes, over_the_range, percent, seconds
 
 _FIGURES_SHOWN = 30  # operators; the rest are added up
 
@@ -39,34 +38,13 @@ class Term(NamedTuple):
     seconds: float
 
 
-def explain(
-    run: Callable[[], object],
-    gpus: str,
-    console: Console,
-    by_module: bool = False,
-) -> None:
-    """Run a script, which `run` starts in this process, without arithmetic, and print what one step costs.
-
-    Raises profiles.BadProfile, and what the script raises.
-    """
-    machine = Machine(gpus, math=False, ranges=True)
-    machine.install()
-    try:
-        ledger = Ledger(machine)
-        with ledger.kept():
-            run()
-        step = ledger.step()
-    finally:
-        machine.uninstall()
-    show(step, machine.spec, machine.profile, console, by_module)
-
-
 def show(step: Step, spec: str, profile: MachineProfile, console: Console, by_module: bool = False) -> None:
     """Print the explanation of a step."""
-    low, value, high = step.bounds
+    value = step.bounds[1]
     console.print(Text(f"{spec}: {step.name}: {seconds(value)} (simulated, profile {profile.name})", "bold"))
-    if low < value or high > value:
-        console.print(f"{span_of(low, high)} over the plausible range of the host's constants")
+    ranged = over_the_range(*step.bounds)
+    if ranged:
+        console.print(ranged)
     console.print()
     console.print(_operators(rows(step, profile, by_module), by_module))
     console.print()

@@ -67,8 +67,8 @@ class Step:
     sums: dict[Key, Sum]
 
 
-class Enough(BaseException):
-    """One step is known; the script need not run on."""
+class Enough(SystemExit):
+    """One step is known; the script need not run on. Ends a process with the exit code 0."""
 
 
 class _Length(int):
@@ -88,32 +88,41 @@ class Ledger:
         self._forwards: list[Moment] = []
         self._forward_count = 0
         self._begin = self._moment()
+        self._patches = Patches()
+        self._naming = Naming(self._on_step, self._on_forward)
 
-    @contextmanager
-    def kept(self) -> Iterator[Ledger]:
-        """Keep it for the length of a `with` block, which ends early once a step is known."""
-        machine, patches = self._machine, Patches()
-        naming = Naming(self._on_step, self._on_forward)
+    def start(self) -> None:
+        """Begin; once a step is known, Enough is raised in the script."""
+        machine = self._machine
         machine.clocks.totals = {}
         machine.known_lengths.clear()
-        patches.set(Simulation, "_length", _with_work(Simulation._length))
+        self._patches.set(Simulation, "_length", _with_work(Simulation._length))
         kernel = machine.clocks.kernel
 
         def counted(device: int, length: int, name: str, backward: bool, *rest: Any) -> None:
             self._add(length, name, backward)
             kernel(device, length, name, backward, *rest)
 
-        patches.set(machine.clocks, "kernel", counted)
-        naming.install()
+        self._patches.set(machine.clocks, "kernel", counted)
+        self._naming.install()
+
+    def stop(self) -> None:
+        """End, and undo everything."""
+        self._naming.remove()
+        self._patches.undo()
+        self._machine.known_lengths.clear()
+        self._machine.clocks.totals = None
+
+    @contextmanager
+    def kept(self) -> Iterator[Ledger]:
+        """Keep it for the length of a `with` block, which ends early once a step is known."""
+        self.start()
         try:
             yield self
         except Enough:
             pass
         finally:
-            naming.remove()
-            patches.undo()
-            machine.known_lengths.clear()
-            machine.clocks.totals = None
+            self.stop()
 
     def step(self) -> Step:
         """The first step but one; the whole run where there were no two."""

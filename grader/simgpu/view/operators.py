@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .record import Record, Total
+from .record import NONE, Record, Total
 
 COSTLIEST = 5
 
@@ -21,11 +21,11 @@ class Cost(NamedTuple):
 
 
 def costliest(record: Record, number: int = COSTLIEST) -> list[Cost]:
-    """The operators that took the devices longest over the whole run."""
+    """The operators that took the devices longest in a typical step."""
     by_name: dict[str, dict[str, Total]] = {}
-    for (_, name, phase), total in record.totals.items():
+    for (_, name, phase), total in record.typical.totals.items():
         phases = by_name.setdefault(name, {})
-        phases[phase] = Total(*(a + b for a, b in zip(phases.get(phase, Total(0, 0.0)), total, strict=True)))
+        phases[phase] = phases.get(phase, NONE).plus(total)
     everything = sum(total.seconds for phases in by_name.values() for total in phases.values())
     modules = _modules(record)
     found = []
@@ -34,7 +34,7 @@ def costliest(record: Record, number: int = COSTLIEST) -> list[Cost]:
         if took:
             moves = " > " in name
             order = [] if moves else sorted(phases, key=lambda phase: (-phases[phase].seconds, phase))
-            calls = int(sum(total.calls for total in phases.values()))
+            calls = round(sum(total.calls for total in phases.values()))
             share = took / everything
             found.append(
                 Cost(

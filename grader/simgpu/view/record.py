@@ -18,20 +18,36 @@ class Total(NamedTuple):
     seconds: float
     nbytes: float = 0
 
+    def plus(self, other: Total) -> Total:
+        """The two together."""
+        return Total(self.calls + other.calls, self.seconds + other.seconds, self.nbytes + other.nbytes)
+
+
+NONE = Total(0, 0.0)
+Kind = tuple[int, str, str]  # device; operator, link ("cpu > cuda:0") or collective; phase
+
 
 class Counters(NamedTuple):
     """How far the clocks were at one moment, in seconds; or, subtracted and divided, what one step took."""
 
-    now: float
+    now: float  # when the host and all that the devices were given until then is done
     host: dict[str, float]  # by what it did: the fields of clock.Spent
     busy: list[float]  # of each device, computing or copying
     copying: list[float]
     communicating: list[float]
-    moved: dict[str, Total]  # by link ("cpu > cuda:0"), and "broadcast" and "reduce" of nn.DataParallel
+    totals: dict[Kind, Total] = {}
+
+    @property
+    def moved(self) -> dict[str, Total]:
+        """Copies by link, and the broadcasts and reductions of nn.DataParallel."""
+        moved: dict[str, Total] = {}
+        for (_, name, _), total in self.totals.items():
+            if " > " in name or name in ("broadcast", "reduce"):
+                moved[name] = moved.get(name, NONE).plus(total)
+        return moved
 
     def since(self, before: Counters, steps: int = 1) -> Counters:
         """What a step took, of so many between two moments."""
-        none = Total(0, 0.0)
         return Counters(
             (self.now - before.now) / steps,
             {what: (value - before.host[what]) / steps for what, value in self.host.items()},
@@ -39,8 +55,8 @@ class Counters(NamedTuple):
             _per_step(before.copying, self.copying, steps),
             _per_step(before.communicating, self.communicating, steps),
             {
-                link: Total(*_per_step(before.moved.get(link, none), total, steps))
-                for link, total in self.moved.items()
+                kind: Total(*_per_step(before.totals.get(kind, NONE), total, steps))
+                for kind, total in self.totals.items()
             },
         )
 
@@ -84,7 +100,6 @@ class Record:
     seconds: tuple[float, float, float]  # low, value, high
     whole: Counters
     devices: list[DeviceRecord]
-    totals: dict[tuple[int, str, str], Total] = field(default_factory=dict)  # by device, name and phase
     moments: list[float] = field(default_factory=list)  # when the first steps ended
     steps: int = 0
     step: Counters | None = None  # mean of all steps but the first

@@ -57,20 +57,18 @@ class Recording:
         self.naming.remove()
         clocks.waited = None
         clocks.wait()
-        spans = machine.timeline.stop() if self.spans else []
-        totals, clocks.totals = clocks.totals or {}, None
-        steps = self.by_optimizer if self.by_optimizer.count else self.by_forward
         assert self._before is not None
+        spans = machine.timeline.stop() if self.spans else []
+        whole = counters(clocks).since(self._before)
+        clocks.totals = None
+        steps = self.by_optimizer if self.by_optimizer.count else self.by_forward
         return Record(
             spec=machine.spec,
             profile=machine.profile,
             torch=torch.__version__,
             seconds=clocks.now_range(),
-            whole=counters(clocks).since(self._before),
+            whole=whole,
             devices=[self._device(index) for index in range(machine.count)],
-            totals={
-                key: Total(int(calls), took, int(nbytes)) for key, (calls, took, nbytes) in totals.items()
-            },
             moments=steps.moments,
             steps=steps.count,
             step=steps.mean,

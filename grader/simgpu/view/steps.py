@@ -47,19 +47,10 @@ def counters(clocks: Clocks) -> Counters:
     """How far the clocks are."""
     devices = range(clocks.count)
     return Counters(
-        clocks.now(),
+        max([clocks.now(), *(clocks.ready(device) for device in devices)]),
         clocks.spent,
         [clocks.busy(device) for device in devices],
         [clocks.copying(device) for device in devices],
         [clocks.communicating(device) for device in devices],
-        _moved(clocks.totals or {}),
+        {kind: Total(*total) for kind, total in (clocks.totals or {}).items()},
     )
-
-
-def _moved(totals: dict[tuple[int, str, str], list[float]]) -> dict[str, Total]:
-    moved: dict[str, Total] = {}
-    for (_, name, _), total in totals.items():
-        if " > " in name or name in ("broadcast", "reduce"):
-            before = moved.get(name, Total(0, 0.0))
-            moved[name] = Total(*(a + b for a, b in zip(before, total, strict=True)))
-    return moved

@@ -12,7 +12,7 @@ from rich.text import Text
 from .advice import advise
 from .operators import costliest
 from .record import Record
-from .words import percent, plural, seconds, size, span_of
+from .words import over_the_range, percent, plural, seconds, size
 
 # The fields of clock.Spent, in the words in which they are shown.
 HOST = {
@@ -48,10 +48,7 @@ def headline(record: Record) -> str:
 
 def details(record: Record) -> str:
     """The range of the prediction, the steps, and how much of the run was recorded."""
-    low, value, high = record.seconds
-    parts = []
-    if low < value or high > value:
-        parts.append(f"{span_of(low, high)} over the plausible range of the host's constants.")
+    parts = [over_the_range(*record.seconds)]
     if record.step is not None:
         parts.append(
             f"{plural(record.steps, 'step')} ({record.bound}) of {seconds(record.step.now)}, "
@@ -62,7 +59,7 @@ def details(record: Record) -> str:
             f"Recorded are the first {len(record.spans):,} spans, until {seconds(record.recorded_until)}; "
             "the totals are of the whole run."
         )
-    return " ".join(parts)
+    return " ".join(part for part in parts if part)
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -93,7 +90,7 @@ def device_figures(record: Record) -> DeviceFigures:
     for device in record.used:
         busy, copying = typical.busy[device.index], typical.copying[device.index]
         rows[device.name] = {
-            "busy": percent(busy / typical.now if typical.now else 0),
+            "busy": percent(min(1.0, busy / typical.now) if typical.now else 0),
             "computing": seconds(busy - copying),
             "copying": seconds(copying),
             "collectives": seconds(typical.communicating[device.index]),
@@ -134,7 +131,7 @@ def _host(record: Record) -> Table:
 
 def _operators(record: Record) -> Table:
     table = _table(
-        "Costliest on the GPUs, over the whole run", "operator", "calls", "time", "share", "phases"
+        f"Costliest on the GPUs in one {record.unit}", "operator", "calls", "time", "share", "phases"
     )
     for cost in costliest(record):
         table.add_row(cost.name, f"{cost.calls:,}", seconds(cost.seconds), percent(cost.share), cost.phases)

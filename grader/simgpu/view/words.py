@@ -16,13 +16,17 @@ def seconds(value: float) -> str:
 
 def span_of(low: float, high: float) -> str:
     """A range of durations, both ends in the same unit."""
-    if high >= 1:
-        return f"{low:.3g} to {high:.3g} s"
-    return (
-        f"{1e3 * low:.3g} to {1e3 * high:.3g} ms"
-        if high >= 1e-3
-        else f"{1e6 * low:.3g} to {1e6 * high:.3g} µs"
-    )
+    unit, scale = ("s", 1.0) if high >= 1 else ("ms", 1e3) if high >= 1e-3 else ("µs", 1e6)
+    return f"{scale * low:.3g} to {scale * high:.3g} {unit}"
+
+
+def over_the_range(low: float, value: float, high: float) -> str:
+    """What a duration becomes under the plausible figures of the host; nothing where it has no range."""
+    if low == value == high:
+        return ""
+    if high - low < 0.005 * value:
+        return "The host's constants hardly matter."
+    return f"{span_of(low, high)} over the plausible range of the host's constants."
 
 
 def size(nbytes: float) -> str:

@@ -64,14 +64,15 @@ def record(run=train, spec="2xT4", spans=True, **how):
         machine.uninstall()
 
 
-def counters(now=1.0, count=2, busy=(), copying=(), communicating=(), moved=None, **host):
+def counters(now=1.0, count=2, busy=(), copying=(), communicating=(), moved=None, totals=None, **host):
     """Counters of a step of one second, everything else zero where it is not given."""
 
     def filled(values):
         return [*values, *[0.0] * (count - len(values))]
 
     host = {**dict.fromkeys(HOST, 0.0), **host}
-    return Counters(now, host, filled(busy), filled(copying), filled(communicating), moved or {})
+    totals = totals or {(0, link, "other"): total for link, total in (moved or {}).items()}
+    return Counters(now, host, filled(busy), filled(copying), filled(communicating), totals)
 
 
 def made(typical=None, count=2, peak=1 << 30, **fields):
