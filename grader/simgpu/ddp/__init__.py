@@ -22,9 +22,10 @@ def install(machine: Machine, patches: Patches) -> None:
     """Let process groups of the backend "nccl" span simulated GPUs."""
     if not torch.distributed.is_available():
         return
-    from . import backend, batchnorm, reducer, refused
+    from . import backend, batchnorm, control, reducer, refused
 
     backend.install(machine, patches)
+    control.install(machine, patches)
     reducer.install(patches)
     batchnorm.install(patches)
     refused.install(patches)

@@ -1,7 +1,7 @@
 """Collectives within a backward pass: what comes after it on the device waits for them.
 
-The reducer of DistributedDataParallel waits for its buckets in C++, where no stream of the simulation is seen.
-So the current stream is ordered after them when the pass ends, before the reducer does its last copies.
+The reducer of DistributedDataParallel waits for its buckets in C++, where no stream of the simulation is
+seen. So the current stream is ordered after them when the pass ends, before the reducer does its last copies.
 """
 
 from __future__ import annotations

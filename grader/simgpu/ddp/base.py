@@ -12,6 +12,7 @@ import torch
 from torch._C._distributed_c10d import ProcessGroup, Work
 
 from ..local import inside
+from ..tags import device_index
 from .backward import before_the_end_of_backward
 from .exchange import Exchange, talking
 from .meeting import Call, Meeting, occupy
@@ -78,13 +79,14 @@ class Group(ProcessGroup):
         call = Call(part.kind, device, first.dtype, part.sent, part.received, part.detail, part.uneven)
         sent, start = self._meeting.meet(call)
         if has_values(first, self._machine.math):
-            with talking(lambda peers, text: self._meeting.stuck(call, peers.value)):
+            with talking(lambda peers: self._meeting.missing(call, peers)):
                 part.move(sent)
         amount = part.amount(sent)
         seconds = part.formula(self.link, amount, self.size())
         arrival = occupy(self._machine, call, start, seconds, amount)
         before_the_end_of_backward(arrival)
-        work = SimulatedWork(arrival, list(part.results))
+        # What comes from host memory returns there: the host waits for it.
+        work = SimulatedWork(arrival, list(part.results), host_waits=device_index(first) is None)
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work

@@ -6,6 +6,8 @@ collective needs them, as NCCL makes its communicators.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from ..local import inside, unobserved
 from .failures import Peers
 
 _HERE = "127.0.0.1"
+_POLL_SECONDS = 0.005
 # A launcher ends the others when one process failed. It is given this long, so that what it reports is the
 # error of that process and not that another one found it missing.
 _GRACE_SECONDS = 1.5
@@ -27,35 +30,53 @@ _GRACE_SECONDS = 1.5
 class Exchange:
     """Rank `rank` of `size` processes that find each other through `store`."""
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, is_pair: bool = False) -> None:
         self.store = store
         self.rank = rank
         self.size = size
         self.timeout = timeout
+        self._is_pair = is_pair
         self._gloo: Any = None
         self._lines: dict[tuple[int, bool], int] = {}
+        atexit.register(self.close)  # for scripts that end without destroy_process_group()
 
     def connect(self) -> Any:
-        """The gloo group, made on first use; waits for the other processes."""
+        """The gloo group, made on first use; waits for the other processes, and raises RuntimeError when one
+        has left or does not come in time."""
         if self._gloo is None:
+            self._wait_for_all()
             options = dist.ProcessGroupGloo._Options()
             options._devices = [dist.ProcessGroupGloo.create_device(hostname=_HERE)]
             options._timeout = self.timeout
             self._gloo = dist.ProcessGroupGloo(self.store, self.rank, self.size, options)
         return self._gloo
 
-    def pair(self, peer: int) -> Exchange:
-        """An exchange of this process and another one alone."""
-        low, high = sorted((self.rank, peer))
-        store = dist.PrefixStore(f"pair/{low}:{high}", self.store)
-        return Exchange(store, int(self.rank == high), 2, self.timeout)
+    def _wait_for_all(self) -> None:
+        self.store.set(f"here/{self.rank}", "")
+        missing = set(range(self.size))
+        late = time.monotonic() + self.timeout.total_seconds()
+        while missing := {rank for rank in missing if not self.store.check([f"here/{rank}"])}:
+            if any(self.store.check([f"left/{rank}"]) for rank in missing):
+                raise RuntimeError("Connection closed by peer")
+            if time.monotonic() > late:
+                raise RuntimeError("timed out")
+            time.sleep(_POLL_SECONDS)
 
-    def line(self, peer: int, sends: bool) -> Line:
-        """The way of the next tensor to, or from, a process."""
-        number = self._lines.get((peer, sends), 0)
-        self._lines[peer, sends] = number + 1
-        with unobserved(), inside():
-            return Line(self.connect(), peer, sends, number)
+    def left(self) -> list[int]:
+        """The ranks that have left the group, as far as can be known."""
+        try:
+            return [rank for rank in range(self.size) if self.store.check([f"left/{rank}"])]
+        except RuntimeError:  # the process that kept the store has
+            return []
+
+    def close(self) -> None:
+        """Leave the group; a process that still waits for this one learns it."""
+        atexit.unregister(self.close)
+        with contextlib.suppress(RuntimeError):  # the process that kept the store has left before
+            self.store.set(f"left/{self.rank}", "")
+            for peer in () if self._is_pair else set(range(self.size)) - {self.rank}:
+                self._pair_store(peer).set(f"left/{int(self.rank > peer)}", "")
+        self._gloo = None
 
     def set_timeout(self, timeout: timedelta) -> None:
         """How long other processes are waited for, in real time."""
@@ -63,9 +84,19 @@ class Exchange:
         if self._gloo is not None:
             self._gloo.options._timeout = timeout
 
-    def close(self) -> None:
-        """Let go of the connections; a process that still waits for this one learns it."""
-        self._gloo = None
+    def pair(self, peer: int) -> Exchange:
+        """An exchange of this process and another one alone."""
+        return Exchange(self._pair_store(peer), int(self.rank > peer), 2, self.timeout, is_pair=True)
+
+    def _pair_store(self, peer: int) -> Any:
+        low, high = sorted((self.rank, peer))
+        return dist.PrefixStore(f"pair/{low}:{high}", self.store)
+
+    def line(self, peer: int, sends: bool) -> Line:
+        """The way of the next tensor to, or from, a process."""
+        number = self._lines.get((peer, sends), 0)
+        self._lines[peer, sends] = number + 1
+        return Line(self.connect(), peer, sends, number)
 
     def rows(self, row: list[int]) -> list[list[int]]:
         """The rows of all processes, each as long as this one's."""
@@ -141,18 +172,17 @@ class Line:
 
 
 @contextmanager
-def talking(fail: Callable[[Peers, str], Exception]) -> Iterator[None]:
+def talking(fail: Callable[[Peers], Exception]) -> Iterator[None]:
     """Around what speaks to other processes: torch sees plain tensors and real time, and what gloo raises
     becomes the exception that `fail` makes of it."""
     try:
         with unobserved(), inside(), torch.no_grad():
             yield
     except RuntimeError as error:
-        text = str(error)
-        state = Peers.told(text)
+        state = Peers.told(str(error))
         if state is None:
             raise
         if state is Peers.GONE:
             with unobserved():
                 time.sleep(_GRACE_SECONDS)
-        raise fail(state, text) from None
+        raise fail(state) from None

@@ -12,13 +12,14 @@ _GONE = re.compile(
     r"closed by peer|reset by peer|Broken pipe|Socket closed|Connection refused", re.IGNORECASE
 )
 _LATE = re.compile(r"timed out|timeout", re.IGNORECASE)
-_VERSION = "2.27.5"
+VERSION = (2, 27, 5)  # of the NCCL that is stood in for
+_VERSION_TEXT = ".".join(map(str, VERSION))
 
 
 class Peers(enum.Enum):
     """Why another process did not answer."""
 
-    GONE = "another process of the group has ended, or left the group, without taking part in this call"
+    GONE = "{} has ended, or left the group, without taking part in this call"
     LATE = "not every process of the group took part in this call in that time"
 
     @classmethod
@@ -61,7 +62,7 @@ def duplicate(first: int, second: int, device: int) -> Exception:
     """Two processes of a group work on the same GPU."""
     return dist.DistBackendError(
         f"NCCL error in: ProcessGroupNCCL.cpp, invalid usage (run with NCCL_DEBUG=WARN for details), "
-        f"NCCL version {_VERSION}\n"
+        f"NCCL version {_VERSION_TEXT}\n"
         "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
         "Last error:\n"
         f"Duplicate GPU detected : rank {first} and rank {second} both on CUDA device {device + 1:x}000"

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _COLLECTIVES = (
     "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "all_gather_single",
     "_allgather_base", "allgather_coalesced", "gather", "scatter", "reduce_scatter", "reduce_scatter_single",
-    "_reduce_scatter_base", "alltoall", "all_to_all_single", "alltoall_base", "send", "recv", "recv_anysource",
+    "_reduce_scatter_base", "alltoall", "all_to_all_single", "alltoall_base", "send", "recv",
+    "recv_anysource",
 )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ class Meeting:
         """
         self.sequence += 1
         row = row_of(self.machine, call)
-        with talking(lambda peers, text: self._missing(call, peers)):
+        with talking(lambda peers: self.missing(call, peers)):
             rows = self.exchange.rows(row)
         if not self._checked:
             self._check_devices(rows)
@@ -72,11 +72,14 @@ class Meeting:
         moments = tuple(max(moment) for moment in zip(*(one[6:] for one in rows), strict=True))
         return [one[4] for one in rows], moments
 
-    def _missing(self, call: Call, peers: Peers) -> Exception:
+    def missing(self, call: Call, peers: Peers) -> Exception:
+        """The error of a call that another process does not answer."""
         exchange = self.exchange
+        left = exchange.left() if peers is Peers.GONE else []
+        reason = peers.value.format(f"rank {left[0]}" if left else "another process of the group")
         if self.sequence == 1:
-            return failures.no_communicator(exchange.rank, exchange.timeout, peers.value)
-        return self.stuck(call, peers.value)
+            return failures.no_communicator(exchange.rank, exchange.timeout, reason)
+        return self.stuck(call, reason)
 
     def stuck(self, call: Call, reason: str) -> Exception:
         """The error of a call that never ends."""

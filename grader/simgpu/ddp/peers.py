@@ -11,6 +11,7 @@ from .. import links
 from ..local import inside
 from .base import Group, Tensors
 from .exchange import Exchange, talking
+from .failures import Peers
 from .meeting import Call, described, fit, occupy, ready, row_of
 from .tensors import check, flat, has_values, nbytes
 from .work import Arrival, SimulatedWork
@@ -32,15 +33,15 @@ class Letter:
         self.tensor = tensor
         self.group = group
         self._row = row_of(group._machine, call)
-        self._line = exchange.line(peer, call.kind == "SEND")
         with talking(self._failed):
+            self._line = exchange.line(peer, call.kind == "SEND")
             self._line.tell(self._row)
             if has_values(tensor, group._machine.math):
                 begin = self._line.send if call.kind == "SEND" else self._line.receive
                 begin(flat(tensor))
 
-    def _failed(self, peers: Any, text: str) -> Exception:
-        return self.group._meeting.stuck(self.call, peers.value)
+    def _failed(self, peers: Peers) -> Exception:
+        return self.group._meeting.missing(self.call, peers)
 
     def deliver(self) -> Moment:
         """Wait until it has arrived; the moment at which both ends were ready for it."""

@@ -60,6 +60,10 @@ class Reducer(dist.Reducer):
         with self._on_device:
             return super()._rebuild_buckets()
 
+    def _set_static_graph(self) -> None:
+        with self._on_device:
+            super()._set_static_graph()
+
     def _get_zeros_like_grad_buckets(self) -> Any:
         with self._on_device:
             return super()._get_zeros_like_grad_buckets()
