@@ -84,6 +84,12 @@ def test_unequal_gpus(second, parallel, said):
     assert rules(made(counters(busy=[0.5, 0.36]), parallel=parallel)) == ["nothing"]
 
 
+def test_unequal_gpus_where_the_optimizer_works_on_one():
+    totals = {(0, "_foreach_addcdiv_", "optimizer"): total(0.15)}
+    found = text(made(counters(busy=[0.5, 0.3], totals=totals), parallel=PARALLEL), "balance")
+    assert "the optimizer works on cuda:0 alone" in found
+
+
 def test_a_rank_of_several_uses_one_gpu():
     assert rules(made(counters(busy=[0.5, 0.0], communicating=[0.1]))) == ["nothing"]
 

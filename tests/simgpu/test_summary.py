@@ -39,7 +39,7 @@ def test_says_what_it_stands_on(run):
 
 def test_each_gpu_and_the_host_have_figures(run):
     text = shown(run)
-    for words in ("cuda:0", "cuda:1", "busy", "computing", "copying", "idle", "of 14.7 GiB"):
+    for words in ("cuda:0", "cuda:1", "busy", "computing", "copying", "idle", "Each GPU (14.7 GiB)"):
         assert words in text
     for words in ("launching", "replicating", "CPU operators", "broadcast, reduce", "waiting"):
         assert words in text

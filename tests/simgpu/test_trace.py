@@ -154,6 +154,20 @@ def test_streams_and_collectives_have_tracks_of_their_own():
     assert [event["ph"] for event in events if event["ph"] in "sf"] == ["s", "f"]
 
 
+def test_a_collective_follows_the_kernel_that_made_what_it_sends():
+    spans = [
+        Span("cuda:0", "mm", "compute", 0.0, 1e-3),
+        Span("cuda:1", "mm", "compute", 0.0, 2e-3),
+        Span("cuda:0", "later", "compute", 1e-3, 5e-3),
+        Span("cuda:0 collectives", "all_reduce", "collective", 3e-3, 4e-3, flow=1),
+        Span("cuda:0 collectives", "all_reduce", "collective", 4e-3, 5e-3, flow=2),
+    ]
+    events = list(trace.events(made(spans=spans, with_spans=True)))
+    starts = [(event["tid"], event["ts"]) for event in events if event["ph"] == "s"]
+    [thread] = {event["tid"] for event in events if event["name"] == "mm" and event["pid"] == 2}
+    assert starts == [(thread, 0), (thread, 0)]
+
+
 def test_waits_do_not_cut_a_module_in_two():
     spans = [
         Span("host", "a", "host", 0.0, 1e-3, "net.layer", "forward"),

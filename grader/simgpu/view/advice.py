@@ -166,6 +166,8 @@ def _balance(shares: Shares) -> Iterator[Advice]:
     )
     if record.parallel is None:
         advice = "wrap the model in nn.DataParallel, or start a process for each GPU, to use all of them"
+    elif _optimizer(record, busiest) - _optimizer(record, least) >= (most - compute[least]) / 2:
+        advice = f"the optimizer works on cuda:{busiest} alone: DistributedDataParallel steps on each GPU"
     elif compute[least] < IDLE * most:
         advice = "is the batch large enough to give each GPU a share? It is split in chunks of equal size"
     else:
@@ -174,6 +176,16 @@ def _balance(shares: Shares) -> Iterator[Advice]:
             "that divides by the number of GPUs"
         )
     yield Advice("balance", most - compute[least], f"{figures}; {advice}.")
+
+
+def _optimizer(record: Record, device: int) -> float:
+    """Share of a typical step for which the optimizer keeps a device."""
+    took = (
+        total.seconds
+        for (where, _, phase), total in record.typical.totals.items()
+        if where == device and phase == "optimizer"
+    )
+    return sum(took) / record.typical.now
 
 
 def _memory(shares: Shares) -> Iterator[Advice]:

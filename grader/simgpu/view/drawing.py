@@ -14,6 +14,7 @@ from .words import percent, seconds, size
 WIDTH = 1000
 HEIGHT = 100
 _THINNEST = 1.5  # units of the narrowest box, so that it is seen
+_PALEST = 0.2
 _APART = 1.0  # spans of one kind with less between them are drawn as one: nobody could tell them apart
 _VERBS = {
     "compute": "computes",
@@ -33,6 +34,7 @@ class Box:
     x: float
     width: float
     title: str
+    density: float  # share of the stretch in which it does something; drawn paler where that is little
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,10 @@ def lanes(spans: Sequence[Span], length: float) -> list[Lane]:
 
 
 def _kind(span: Span) -> str:
-    return "replicate" if span.name == "replicate" else span.kind
+    """How a span is drawn: a broadcast keeps the host, but is a copy."""
+    if span.kind != "host":
+        return span.kind
+    return {"replication": "replicate", "copies": "copy"}.get(split.term(span), "host")
 
 
 def _lane(where: tracks.Place, spans: list[Span], length: float) -> Lane:
@@ -126,7 +131,8 @@ def _box(kind: str, group: list[Span], length: float) -> Box:
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     x = min(round(start * WIDTH / length, 2), WIDTH - _THINNEST)
     width = max(round((end - start) * WIDTH / length, 2), _THINNEST)
-    return Box(kind, x, width, f"{title}: {seconds(end - start)}")
+    density = split.covered(group) / (width * length / WIDTH)
+    return Box(kind, x, width, f"{title}: {seconds(end - start)}", min(1.0, max(_PALEST, round(density, 2))))
 
 
 def _said(span: Span) -> str:

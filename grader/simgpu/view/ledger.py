@@ -53,7 +53,7 @@ class Moment:
     """Everything that was added up until one moment."""
 
     counters: Counters
-    bounds: tuple[float, float, float]  # the clock's range
+    bounds: tuple[float, float, float]  # low, value and high, when all that was launched is done
     sums: dict[Key, Sum] = field(default_factory=dict)
 
 
@@ -140,7 +140,7 @@ class Ledger:
 
     def _moment(self) -> Moment:
         clocks = self._machine.clocks
-        return Moment(counters(clocks), clocks.now_range(), dict(self._sums))
+        return Moment(counters(clocks), clocks.done_range(), dict(self._sums))
 
     def _on_step(self, optimizer: object) -> None:
         if len(self._steps) < 2:

@@ -95,7 +95,7 @@ def device_figures(record: Record) -> DeviceFigures:
             "copying": seconds(copying),
             "collectives": seconds(typical.communicating[device.index]),
             "idle": seconds(max(0.0, typical.now - busy)),
-            "most memory": f"{size(device.peak)} of {size(device.capacity)}",
+            "most memory": f"{size(device.peak)} ({percent(device.peak / device.capacity)})",
         }
     left_out = () if any(typical.communicating) else ("collectives",)
     columns = [column for column in next(iter(rows.values())) if column not in left_out]
@@ -104,7 +104,8 @@ def device_figures(record: Record) -> DeviceFigures:
 
 def _devices(record: Record) -> Table:
     columns, rows = device_figures(record)
-    table = _table(f"Each GPU in one {record.unit}", "GPU", *columns)
+    capacity = size(record.devices[0].capacity)
+    table = _table(f"Each GPU ({capacity}) in one {record.unit}", "GPU", *columns)
     for name, figures in rows:
         table.add_row(name, *figures)
     return table

@@ -8,6 +8,7 @@ neighbours overlap. The same record gives the same bytes.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -168,9 +169,10 @@ def _flows(spans: list[Span], threads: dict[str, tuple[int, int]]) -> Iterator[E
     for span in spans:
         if span.flow:
             together.setdefault(span.flow, []).append(span)
+    kernels = sorted((span for span in spans if span.kind == "compute"), key=lambda span: span.end)
     number = 0
     for flow in sorted(together):
-        for origin, target in _arrows(together[flow]):
+        for origin, target in _arrows(together[flow]) or _after_kernel(together[flow], kernels):
             number += 1
             yield _arrow("s", number, origin, _microseconds(origin.start), threads)
             at = max(_microseconds(origin.start), _microseconds(target.start))
@@ -189,6 +191,15 @@ def _arrows(spans: list[Span]) -> list[tuple[Span, Span]]:
     arriving = [span for span in devices if _device(span.track) != source]
     chain = [*([host] if host else []), *leaving, link]
     return [*zip(chain, chain[1:], strict=False), *((link, device) for device in arriving)]
+
+
+def _after_kernel(spans: list[Span], kernels: list[Span]) -> list[tuple[Span, Span]]:
+    """From the kernel that a collective waited for last: the one that made what it sends."""
+    collective = spans[0]
+    until = bisect_right(kernels, collective.start, key=lambda span: span.end)
+    device = _device(collective.track)
+    last = next((span for span in reversed(kernels[:until]) if _device(span.track) == device), None)
+    return [] if last is None else [(last, collective)]
 
 
 def _device(track: str) -> str:
