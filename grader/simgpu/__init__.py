@@ -7,7 +7,8 @@
 Seconds are virtual and follow the named profile; values are those of the CPU. Nothing here imports the rest
 of the grader.
 
-The profiles alone can be read without torch: everything that needs it is imported on first use.
+Everything is imported on first use, so that importing this costs nothing; the profiles can be read without
+torch.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .profiles import BadProfile
-
 if TYPE_CHECKING:
     from .local import unobserved
     from .machine import Device, Machine, RealGPUs, physical, simulate
+    from .profiles import BadProfile
 
 __all__ = ["BadProfile", "Device", "Machine", "RealGPUs", "physical", "simulate", "unobserved"]
 
@@ -27,7 +27,8 @@ __all__ = ["BadProfile", "Device", "Machine", "RealGPUs", "physical", "simulate"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # All at once: what is used later must come from the same modules.
-    for home in (import_module(".local", __name__), import_module(".machine", __name__)):
-        globals().update({known: vars(home)[known] for known in __all__ if known in vars(home)})
+    # All at once: what is used later must come from the same modules. Only the profiles need no torch.
+    for home in ("profiles",) if name == "BadProfile" else ("profiles", "local", "machine"):
+        found = vars(import_module(f".{home}", __name__))
+        globals().update({known: found[known] for known in __all__ if known in found})
     return globals()[name]

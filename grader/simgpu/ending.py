@@ -2,32 +2,124 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from . import ddp, view
+from .local import unobserved
 
 if TYPE_CHECKING:
     from .machine import Machine
     from .settings import Settings
 
 
-class Ending:
-    """Records a machine, from the start of its process to the end."""
+def arrange(machine: Machine, settings: Settings, first: bool) -> None:
+    """Record what the machine does from now on, to be shown when this process ends.
 
-    def __init__(self, machine: Machine, settings: Settings, first: bool) -> None:
-        from . import view
+    `first` is the process that `simgpu run` became.
+    """
+    if settings.quiet:
+        return
+    if settings.explain:
+        show = _explanation(machine, settings.explain == "module")
+    else:
+        show = _summary(machine, settings, first)
+    pid = os.getpid()
 
-        self.machine, self.settings, self.first = machine, settings, first
-        self.recording = view.start(machine, spans=bool(settings.trace or settings.report))
+    def end() -> None:
+        if os.getpid() == pid:  # not a fork that runs what its parent had arranged
+            with unobserved():
+                _carefully(show)
 
-    def show(self) -> None:
-        """Print the summary on standard error, and write the files that were asked for."""
-        from rich.console import Console
+    atexit.register(end)
 
-        from . import view
-        from .local import unobserved
 
-        with unobserved():
-            trace, report = (path and Path(path) for path in (self.settings.trace, self.settings.report))
-            console = Console(file=sys.stderr, highlight=False, emoji=False)
-            view.finish(self.recording, trace or None, report or None, console if self.first else None)
+def _carefully(show: Callable[[], None]) -> None:
+    """Show it after all that the program has printed; whatever fails is a sentence."""
+    try:
+        sys.stdout.flush()
+        show()
+    except BrokenPipeError:  # whoever read standard error has seen enough
+        pass
+    except Exception as fault:
+        print(f"simgpu: what the run did cannot be shown: {_described(fault)}", file=sys.__stderr__)
+
+
+def _described(fault: Exception) -> str:
+    if isinstance(fault, OSError) and fault.filename:
+        return f"{fault.filename}: {fault.strerror}"
+    return f"{type(fault).__name__}: {fault}"
+
+
+def _explanation(machine: Machine, by_module: bool) -> Callable[[], None]:
+    from .view import explain
+    from .view.ledger import Ledger
+
+    ledger = Ledger(machine)
+    ledger.start()
+
+    def show() -> None:
+        ledger.stop()
+        if _was_used(machine):
+            explain.show(ledger.step(), machine.spec, machine.profile, _console(), by_module)
+
+    return show
+
+
+def _summary(machine: Machine, settings: Settings, first: bool) -> Callable[[], None]:
+    recording = view.start(machine, spans=bool(settings.trace or settings.report))
+    children = _ended_children()
+
+    def show() -> None:
+        used = _was_used(machine)
+        if not used and not first:
+            return
+        facts = ddp.summary_facts()
+        rank = facts.get("rank")
+        if not used and _ended_children() != children:
+            return  # a launcher: they have shown what they did
+        trace, report = (_file(path, rank) for path in (settings.trace, settings.report))
+        console = _console() if not rank else None
+        if console is not None and rank is not None:
+            console.print(f"\nrank {rank} of {facts['world_size']}:")
+        view.finish(recording, trace, report, console)
+
+    return show
+
+
+def _was_used(machine: Machine) -> bool:
+    return any(device.busy_seconds or device.memory.allocations for device in machine.devices)
+
+
+def _ended_children() -> int:
+    """A count that grows with every process that this one has started and that has ended."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+
+
+def _file(path: str | None, rank: int | None) -> Path | None:
+    """Where this process writes: a file of its own, where several write."""
+    if path is None:
+        return None
+    file = Path(path)
+    if rank:
+        file = file.with_name(f"{file.stem}.rank{rank}{file.suffix}")
+    elif rank is None:
+        number = 1
+        while file.exists():
+            number += 1
+            file = Path(path).with_name(f"{Path(path).stem}.{number}{file.suffix}")
+    return file
+
+
+def _console() -> Console:
+    return Console(file=sys.__stderr__, highlight=False, emoji=False)

@@ -1,12 +1,15 @@
 """The clocks of a simulated script: they show virtual time, and reading one takes a little of it.
 
-Code that runs unobserved, and the parts of the standard library that hold on to a clock of their own
-(threading, queue, subprocess), keep real time.
+Code that runs unobserved keeps real time, and so does what waits for other threads and processes: the parts
+of the standard library that hold on to a clock of their own (threading, queue, subprocess), and the packages
+that are named here.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import sys
 import time
 import timeit
 from collections.abc import Callable
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from .clock import Clocks
 
 READ_SECONDS = 1e-6  # what reading a clock costs, so that a loop that waits for a moment reaches it
+_WAITING = ("asyncio.", "concurrent.", "multiprocessing.", "torch.distributed.", "torch.multiprocessing.")
 _MONOTONIC = ("perf_counter", "monotonic", "process_time", "thread_time")
 
 
@@ -37,7 +41,7 @@ def install(patches: Patches, clocks: Clocks) -> None:
 
 def _seconds(real: Callable[[], float], clocks: Clocks, epoch: int) -> Callable[[], float]:
     def read() -> float:
-        if not local.observed:
+        if not local.observed or _caller_waits():
             return real()
         clocks.host(READ_SECONDS, "clock")
         return epoch + clocks.now()
@@ -47,7 +51,7 @@ def _seconds(real: Callable[[], float], clocks: Clocks, epoch: int) -> Callable[
 
 def _nanoseconds(real: Callable[[], int], clocks: Clocks, epoch: int) -> Callable[[], int]:
     def read() -> int:
-        if not local.observed:
+        if not local.observed or _caller_waits():
             return real()
         clocks.host(READ_SECONDS, "clock")
         return epoch * 1_000_000_000 + round(clocks.now() * 1e9)
@@ -57,10 +61,27 @@ def _nanoseconds(real: Callable[[], int], clocks: Clocks, epoch: int) -> Callabl
 
 def _sleep(real: Callable[[float], Any], clocks: Clocks) -> Callable[[float], None]:
     def sleep(seconds: float) -> None:
-        if not local.observed or seconds < 0:
+        if not local.observed or seconds < 0 or _caller_waits():
             real(seconds)
             return
         clocks.host(seconds, "sleep")
-        real(0)  # lets a thread that is being waited for run
+        # A thread that is being waited for can run meanwhile; another process needs the time that it needs.
+        real(seconds if _has_children() else 0)
 
     return sleep
+
+
+def _caller_waits() -> bool:
+    """Whether a clock is asked by what waits, in real time, for something outside of this thread."""
+    return sys._getframe(2).f_globals.get("__name__", "").startswith(_WAITING)
+
+
+def _has_children() -> bool:
+    """Whether this process has started others that have not been waited for."""
+    if not hasattr(os, "waitid"):
+        return False
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 import torch._dynamo  # or the first dispatch would, and find CUDA without CUDA's own functions
 
-from . import comm, composites, hosttime, profiles, surface, threads, transfers
+from . import children, comm, composites, forks, hosttime, profiles, surface, threads, transfers, visible
 from .clock import Clocks
 from .errors import RuntimeFailure, invalid_ordinal
 from .local import inside, local, unobserved
@@ -64,7 +63,7 @@ class Device:
         torch.OutOfMemoryError."""
         memory = self.memory
         if self._held:
-            self._release()
+            self.release()
         if not memory.recording:
             return Tag(self.index, memory.allocate(nbytes), self)
         phase = local.phase if torch._C._current_autograd_node() is None else "backward"
@@ -83,7 +82,8 @@ class Device:
         else:
             self.memory.free(tag.nbytes)
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give back what streams have done with by now."""
         now = self._clocks.now()
         held, self._held = self._held, []
         for entry in held:
@@ -110,6 +110,8 @@ class Machine:
         self.timeline = Timeline()
         self.clocks = Clocks(self.profile, self.count, self.timeline, ranges)
         self.devices = [Device(i, self.profile.gpu.memory_bytes, self.clocks) for i in range(self.count)]
+        self.visible = list(range(self.count))  # which of the computer's GPUs these are
+        self._every = self.devices
         self.known_lengths: dict[Any, Any] = {}  # picoseconds of kernels
         self.known_specs: dict[tuple, Any] = {}
         self._patches = Patches()
@@ -134,6 +136,8 @@ class Machine:
         patches = self._patches
         patches.set(torch.UntypedStorage, ATTRIBUTE, None)
         surface.install(self, patches)
+        forks.install(self, patches)
+        children.install(self, patches)
         composites.install(self, patches)
         comm.Communication(self).install(patches)
         threads.install(patches, self.clocks, self._simulated)
@@ -149,9 +153,13 @@ class Machine:
             self._patches.undo()
             _installed = None
 
+    def restrict(self, numbers: list[int]) -> None:
+        """Leave only some of the computer's GPUs, in this order, before any of them was used."""
+        self.visible, self.count = numbers, len(numbers)
+        self.devices = self._every[: self.count]
+
     def _refuse_real_gpus(self) -> None:
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-        if not hidden and torch.version.cuda is not None and torch.cuda.device_count() > 0:
+        if not visible.are_hidden() and torch.version.cuda is not None and torch.cuda.device_count() > 0:
             raise RealGPUs(
                 "simulated GPUs need the real ones hidden: set CUDA_VISIBLE_DEVICES to the empty string "
                 "before torch is imported"

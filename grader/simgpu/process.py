@@ -6,34 +6,39 @@ torch, and costs nothing if it never does.
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import settings as environment
+from . import visible
+from .earlyclocks import EarlyClocks
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    from .machine import Machine
 
 USAGE = 2  # exit code of a mistake in what was asked
 
 
 def start() -> None:
     """Called while Python starts, before the program."""
+    first = os.environ.pop(environment.FIRST, None) is not None
     try:
         settings = environment.of(os.environ)
-        first = os.environ.pop(environment.FIRST, None) is not None
         if settings is None:
             return
+        process = Process(settings, first)
         if first:
-            install(settings, first=True)
+            process.install()
         else:
-            sys.meta_path.insert(0, AfterImport("torch", lambda: install(settings, first=False)))
+            sys.meta_path.insert(0, AfterImport("torch", EarlyClocks(process.install).end))
     except environment.BadSettings as problem:
         give_up(str(problem))
     except KeyboardInterrupt:
@@ -41,24 +46,47 @@ def start() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-def install(settings: Settings, first: bool) -> None:
-    """Put the machine under this process, and let what it did be shown at its end."""
-    try:
-        from .machine import Machine, RealGPUs, installed
-    except ModuleNotFoundError as missing:
-        give_up(f"{sys.executable} has no {missing.name}, which simulated GPUs need")
-    if installed() is not None:
-        return
-    from .profiles import BadProfile
+class Process:
+    """This process, which is to see a machine."""
 
-    try:
-        machine = Machine(settings.spec, settings.math, ranges=True)
-        machine.install()
-    except (BadProfile, RealGPUs) as problem:
-        give_up(str(problem))
-    from .ending import Ending
+    def __init__(self, settings: Settings, first: bool) -> None:
+        self.settings, self.first = settings, first
+        self.machine: Machine | None = None
+        self._see(visible.hide(settings.visible, settings.hiding, self._see))
 
-    atexit.register(Ending(machine, settings, first).show)
+    def _see(self, said: str | None) -> None:
+        """The program says this in CUDA_VISIBLE_DEVICES; as with CUDA, until CUDA is initialized."""
+        self.settings = self.settings.seeing(said)
+        os.environ[environment.VARIABLE] = self.settings.text()
+        if self.machine is not None:
+            import torch
+
+            if not torch.cuda.is_initialized():
+                self.machine.restrict(visible.numbers(said, self.machine.clocks.count))
+
+    def install(self) -> None:
+        """Put the machine under this process, and let what it did be shown at its end."""
+        try:
+            from .machine import Machine, RealGPUs, installed
+        except ModuleNotFoundError as missing:
+            give_up(f"{sys.executable} has no {missing.name}, which simulated GPUs need")
+        from .profiles import BadProfile
+
+        if installed() is not None:
+            return
+        try:
+            machine = Machine(self.settings.spec, self.settings.math, ranges=True)
+            numbers = visible.numbers(self.settings.visible, machine.count)
+            if not numbers:
+                return  # torch finds no GPU, as where real ones are hidden
+            machine.restrict(numbers)
+            machine.install()
+        except (BadProfile, RealGPUs) as problem:
+            give_up(str(problem))
+        self.machine = machine
+        from . import ending
+
+        ending.arrange(machine, self.settings, self.first)
 
 
 def give_up(sentence: str) -> NoReturn:
@@ -67,7 +95,7 @@ def give_up(sentence: str) -> NoReturn:
     os._exit(USAGE)
 
 
-class AfterImport(MetaPathFinder):
+class AfterImport:
     """Runs something once, right after a module has been imported for the first time."""
 
     def __init__(self, name: str, action: Callable[[], None]) -> None:
@@ -81,14 +109,14 @@ class AfterImport(MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Then(spec.loader, self._action)
+            spec.loader = _Then(spec.loader, self._action)  # type: ignore[assignment]
         return spec
 
 
-class _Then(Loader):
+class _Then:
     """A module's loader, and what is done after it."""
 
-    def __init__(self, loader: Loader, action: Callable[[], None]) -> None:
+    def __init__(self, loader: Any, action: Callable[[], None]) -> None:
         self._loader, self._action = loader, action
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:

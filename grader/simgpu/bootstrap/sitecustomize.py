@@ -3,6 +3,7 @@
 Runs before the program, and leaves neither this folder on sys.path nor the name `sitecustomize` taken.
 """
 
+import importlib
 import os
 import sys
 
@@ -11,7 +12,7 @@ def _next_of_this_name() -> None:
     """Let the sitecustomize that this one hides run, as if it had been found."""
     this = sys.modules.pop(__name__)
     try:
-        import sitecustomize  # noqa: F401
+        importlib.import_module(__name__)
     except ImportError as error:
         if error.name != __name__:
             raise
