@@ -127,14 +127,21 @@ class Clocks:
             self._charge(Times.together, ends, length, name, nbytes)
 
     def collective(
-        self, device: int, not_before: float | Moment, seconds: float, name: str, nbytes: int = 0
+        self,
+        device: int,
+        not_before: float | Moment,
+        seconds: float,
+        name: str,
+        nbytes: int = 0,
+        phase: str = "forward",
     ) -> float:
         """Let a collective of several processes occupy the device's communication stream for `seconds`, from
         `not_before` (the moment at which the last process is ready) on. Returns when it ends."""
         moments = self._moments(not_before)
-        self._count(device, name, False, picoseconds(seconds), nbytes)
+        backward = phase == "backward"
+        self._count(device, name, backward, picoseconds(seconds), nbytes)
         if self.timeline.on:
-            name = self.timeline.label(name, backward=False)
+            name = self.timeline.label(name, backward)
         self._charge(collective, device, moments, picoseconds(seconds), name, nbytes)
         return self.ready(device, COMMUNICATION)
 
