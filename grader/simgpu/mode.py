@@ -59,6 +59,10 @@ class Simulation(TorchDispatchMode):
             if operator is None:
                 operator = _learned[func] = Operator(func)
                 operator.plain = operator.plain and operator.packet not in SPECIAL
+            if operator.composed:  # as inference mode gives them; autograd has taken them apart before
+                here.inside = 0
+                with self:
+                    return func.decompose(*args, **(kwargs or {}))
             if operator.plain and not kwargs and self.machine.math:
                 key: list[Any] = []
                 device = _survey(args, key)

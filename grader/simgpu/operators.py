@@ -35,7 +35,7 @@ class Operator:
     __slots__ = (
         "func", "name", "packet", "is_view", "free", "mutates", "foreach", "resizes",
         "takes_device", "takes_pinned", "makes", "generator", "random", "host_arguments", "host_results",
-        "returned_arguments", "plain", "marker",
+        "returned_arguments", "plain", "composed", "marker",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -59,6 +59,7 @@ class Operator:
         self.marker: bool = func.namespace == "profiler"  # names what the profiler sees; computes nothing
         self.host_results = _HOST_RESULTS.get(self.name, ())
         self.host_arguments = _HOST_ARGUMENTS.get(self.name, ())
+        self.composed: bool = func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
         # Whether nothing but the devices of its inputs decides what is to be done.
         self.plain = not (
             self.takes_device or self.takes_pinned or self.generator or self.random or self.resizes
