@@ -48,7 +48,7 @@ def test_shows_operators_host_links_and_constants(width):
         "cpu > cuda:0",
         "broadcast",
         "launch_us",
-        "TFLOP",
+        "achieved_tflops",
         "over the plausible",
     ):
         assert words in said
@@ -123,21 +123,26 @@ def test_each_operator_is_ruled_by_one_term():
 
 
 def test_terms_of_host_and_links_carry_their_formulas():
-    moved = {"cpu > cuda:0": total(0.1, 2, 38_500_000), "reduce": total(0.2, 6, 46_800_000)}
+    copied = 2 * T4.link.latency_us.value * 1e-6 + 38_500_000 / 11e9
+    moved = {"cpu > cuda:0": total(copied, 2, 38_500_000), "reduce": total(0.0035, 6, 50_000_000)}
+    totals = {(0, name, "other"): each for name, each in moved.items()}
+    totals[0, "nccl:allreduce", "backward"] = total(0.1, 3, 46_800_000)
     sums = {Key("conv", "", False): Sum(7), Key("conv", "", True): Sum(5)}
-    step = Step("step 2", counters(launch=0.3, moved=moved, communicating=[0.1]), (1.0, 1.0, 1.0), sums)
+    step = Step("step 2", counters(launch=0.3, totals=totals), (1.0, 1.0, 1.0), sums)
     [launching] = explaining.host_terms(step, T4)
     assert launching.seconds == 0.3
     assert f"7 operators and 2 copies x {T4.host.launch_us.value:g} µs" in launching.formula
     links = {term.name: term.formula for term in explaining.link_terms(step, T4)}
-    assert "38.5 MB" in links["cpu > cuda:0"] and f"{T4.link.host_gb_s.value:g} GB/s" in links["cpu > cuda:0"]
-    assert f"{T4.link.reduce_us_per_mb.value:g} µs/MB" in links["reduce"]
-    assert "collectives" in links
+    assert "38.5 MB" in links["cpu > cuda:0"] and links["cpu > cuda:0"].endswith("bytes / 11 GB/s")
+    assert links["reduce"] == "6 x, 50 MB x 70 µs/MB"
+    assert "in a ring" in links["nccl:allreduce"]
 
 
 def test_every_constant_has_a_source():
     found = dict(explaining.constants(T4))
-    assert {"achieved GB/s", "launch_us", "module_us", "host_gb_s", "latency_us"} <= set(found)
+    assert {"launch_us", "module_us", "host_gb_s", "latency_us"} <= set(found)
+    assert any("tflops" in name and "float32" in name for name in found)
+    assert not any("peak" in name for name in found)
     assert all(quantity.source for quantity in found.values())
 
 

@@ -95,6 +95,15 @@ def test_a_run_of_one_step_or_none_is_summed_up_whole():
     assert "simulated, profile T4" in shown(record(lambda: None, spans=False))
 
 
+def test_forwards_without_an_optimizer_are_counted():
+    def run():
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4)).cuda()
+        for _ in range(3):
+            net(torch.randn(2, 4).cuda())
+
+    assert "3 forwards, one every" in " ".join(shown(record(run)).split())
+
+
 def test_says_where_the_recording_ended():
     text = " ".join(shown(record(lambda: train(3), limit=50)).split())
     assert "Recorded are the first 50 spans, until" in text and "the totals are of the whole run" in text
@@ -130,5 +139,6 @@ def test_the_typical_step_is_the_first_of_median_length():
     found = split.typical(made(spans=spans, moments=[5.0, 9.0, 11.0, 13.0, 14.0, 30.0]))
     assert (found.start, found.end, found.step) == (9.0, 11.0, 3)
     assert split.typical(made(spans=spans, moments=[5.0])).step == 0
+    assert split.typical(made(spans=spans, moments=[5.0, 9.0, 12.0], bound="forward")).step == 2
     inside = split.cut([*spans, Span("host", "b", "host", 12.0, 13.0)], found)
     assert [(span.start, span.end) for span in inside] == [(0.0, 2.0)]

@@ -3,9 +3,10 @@ of the profile that the figures stand on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
+from pydantic import BaseModel
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -127,33 +128,40 @@ def link_terms(step: Step, profile: MachineProfile) -> list[Term]:
         if not total.seconds:
             continue
         moved = f"{total.calls:,.0f} x, {megabytes(total.nbytes)}"
-        if name in ("broadcast", "reduce"):
-            per_mb = link.broadcast_us_per_mb if name == "broadcast" else link.reduce_us_per_mb
-            formula = f"{moved} x {per_mb.value:g} µs/MB"
+        if " > " in name:
+            started = total.calls * link.latency_us.value * 1e-6
+            rate = total.nbytes / max(total.seconds - started, 1e-12) / 1e9
+            formula = f"{moved}: {link.latency_us.value:g} µs each + bytes / {rate:.3g} GB/s"
         else:
-            rate = link.host_gb_s if "cpu" in name else link.peer_gb_s
-            formula = f"{moved}: {link.latency_us.value:g} µs each + bytes / {rate.value:g} GB/s"
+            formula = f"{moved} x {1e12 * total.seconds / total.nbytes:.3g} µs/MB"
         terms.append(Term(name, formula, total.seconds))
-    communicating = max(step.counters.communicating, default=0.0)
-    if communicating:
-        formula = (
-            f"ring: {link.step_us.value:g} µs for each step + bytes passed / {link.bus_gb_s.value:g} GB/s"
-        )
-        terms.append(Term("collectives", formula, communicating))
+    for (_, name, _), total in sorted(step.counters.totals.items()):
+        if name.startswith("nccl:") and total.seconds:
+            formula = (
+                f"{total.calls:,.0f} x, {megabytes(total.nbytes)} in a ring: {link.step_us.value:g} µs for "
+                f"each step + bytes passed / {link.bus_gb_s.value:g} GB/s"
+            )
+            terms.append(Term(name, formula, total.seconds))
     return terms
 
 
 def constants(profile: MachineProfile) -> list[tuple[str, Quantity]]:
     """Every figure of the profile that a term uses."""
-    gpu = profile.gpu
-    found: list[tuple[str, Quantity]] = [
-        (f"achieved TFLOP/s, {name}", rate) for name, rate in gpu.achieved_tflops.items()
-    ]
-    found += [("achieved GB/s", gpu.achieved_bandwidth_gb_s), ("share in groups", gpu.grouped_share)]
-    for part in (profile.link, profile.host):
-        values = ((name, getattr(part, name)) for name in type(part).model_fields)
-        found += [(name, value) for name, value in values if isinstance(value, Quantity)]
-    return found
+    parts = (profile.gpu, profile.link, profile.host)
+    found = [figure for part in parts for figure in _figures("", dict(part))]
+    return [(name, figure) for name, figure in found if not name.startswith(_UNUSED)]
+
+
+# Of a GPU, what its times do not follow.
+_UNUSED = ("peak_", "multiprocessors", "memory_gib")
+
+
+def _figures(name: str, value: Any) -> Iterator[tuple[str, Quantity]]:
+    if isinstance(value, Quantity):
+        yield name, value
+    elif isinstance(value, dict | BaseModel):
+        for key, inner in dict(value).items():
+            yield from _figures(f"{name}, {key}" if name else key, inner)
 
 
 def _table(title: str, *columns: tuple[str, bool]) -> Table:

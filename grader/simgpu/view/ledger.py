@@ -125,10 +125,15 @@ class Ledger:
             self.stop()
 
     def step(self) -> Step:
-        """The first step but one; the whole run where there were no two."""
-        for what, moments in (("optimizer.step()", self._steps), ("forward", self._forwards)):
-            if len(moments) == 2:
-                return _between(f"step 2, from one {what} to the next", *moments)
+        """The second step, or the first where there was no other; the whole run where there is none.
+
+        An optimizer ends a step, a forward begins one.
+        """
+        if len(self._steps) == 2:
+            return _between("step 2, from one optimizer.step() to the next", *self._steps)
+        if len(self._forwards) >= 2:
+            number = len(self._forwards) - 1
+            return _between(f"step {number}, from one forward to the next", *self._forwards[-2:])
         self._machine.clocks.wait()
         return _between("the whole run", self._begin, self._moment())
 
@@ -152,7 +157,7 @@ class Ledger:
         if not local.observed or self._steps:
             return
         self._forward_count += 1
-        if len(self._forwards) < 2:
+        if len(self._forwards) < 3:
             self._forwards.append(self._moment())
         elif self._forward_count > _FORWARDS and self._stop_early:
             raise Enough

@@ -24,6 +24,7 @@ class Total(NamedTuple):
 
 
 NONE = Total(0, 0.0)
+OPTIMIZER, FORWARD = "optimizer.step()", "forward"  # the one ends a step, the other begins one
 Kind = tuple[int, str, str]  # device; operator, link ("cpu > cuda:0") or collective; phase
 
 
@@ -103,7 +104,7 @@ class Record:
     moments: list[float] = field(default_factory=list)  # when the first steps ended
     steps: int = 0
     step: Counters | None = None  # mean of all steps but the first
-    bound: str = ""  # what ends a step: "optimizer.step()" or "forward"
+    bound: str = ""  # OPTIMIZER or FORWARD
     parallel: Parallel | None = None
     waits: dict[str, Total] = field(default_factory=dict)  # by the line of the script that waited
     spans: list[Span] = field(default_factory=list)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .naming import Naming
-from .record import Counters, DeviceRecord, Record, Total
+from .record import FORWARD, OPTIMIZER, Counters, DeviceRecord, Record, Total
 from .steps import Steps, counters
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Recording:
             moments=steps.moments,
             steps=steps.count,
             step=steps.mean,
-            bound="" if not steps.count else "optimizer.step()" if steps is self.by_optimizer else "forward",
+            bound="" if not steps.count else OPTIMIZER if steps is self.by_optimizer else FORWARD,
             parallel=self.naming.parallel,
             waits={site: Total(int(calls), took) for site, (calls, took) in self.waits.items()},
             spans=spans,

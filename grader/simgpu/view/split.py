@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..timeline import Span
-from .record import Record
+from .record import FORWARD, Record
 
 # A moment counts as the first of these that goes on anywhere in the machine.
 TERMS = {
@@ -37,12 +37,14 @@ class Window(NamedTuple):
 
 
 def typical(record: Record) -> Window:
-    """The step of median length, the first ones excepted; the whole recording where there is none."""
+    """The step of median length, that before the first moment excepted; the whole recording without steps."""
     until = record.recorded_until
     moments = [moment for moment in record.moments if moment <= until]
     steps = [
         Window(start, end, number)
-        for number, (start, end) in enumerate(zip(moments, moments[1:], strict=False), 2)
+        for number, (start, end) in enumerate(
+            zip(moments, moments[1:], strict=False), 1 if record.bound == FORWARD else 2
+        )
         if end > start
     ]
     if not steps:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from .advice import advise
 from .operators import costliest
-from .record import Record
+from .record import FORWARD, Record
 from .words import over_the_range, percent, plural, seconds, size
 
 # The fields of clock.Spent, in the words in which they are shown.
@@ -49,7 +49,9 @@ def headline(record: Record) -> str:
 def details(record: Record) -> str:
     """The range of the prediction, the steps, and how much of the run was recorded."""
     parts = [over_the_range(*record.seconds)]
-    if record.step is not None:
+    if record.step is not None and record.bound == FORWARD:
+        parts.append(f"{plural(record.steps, 'forward')}, one every {seconds(record.step.now)}.")
+    elif record.step is not None:
         parts.append(
             f"{plural(record.steps, 'step')} ({record.bound}) of {seconds(record.step.now)}, "
             "the first left out."
