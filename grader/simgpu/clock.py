@@ -98,7 +98,8 @@ class Clocks:
         blocking one keeps the caller until it has arrived, as torch does with ordinary (pageable) host
         memory and to the host."""
         backward = phase == "backward"
-        length = picoseconds(links.transfer_seconds(self.profile.link, HOST in (source, destination), nbytes))
+        link, at_host = self.profile.link, HOST in (source, destination)
+        length = picoseconds(links.transfer_seconds(link, at_host, nbytes, pinned=not blocking))
         device = source if destination == HOST else destination
         self._count(device, f"{track(source)} > {track(destination)}", backward, length, nbytes)
         if self.timeline.on:

@@ -5,8 +5,10 @@ takes no time, as nothing has to move. All use the latency-bandwidth model
 
     seconds = steps * latency + bytes that pass the busiest connection / its rate
 
-- One copy: `latency_us` once, at `host_gb_s` or `peer_gb_s`. Without peer access between two GPUs a copy
-  passes through host memory, there and back; `peer_gb_s` of such a link is what remains then.
+- One copy: `latency_us` once, at `peer_gb_s` between GPUs, `host_gb_s` to and from pinned host memory, and
+  `pageable_gb_s` to and from ordinary memory, which the driver copies through a pinned buffer of its own.
+  Without peer access between two GPUs a copy passes through host memory, there and back; `peer_gb_s` of such
+  a link is what remains then.
 - Collectives of NCCL, as a ring: with S bytes among n ranks, an all-reduce passes 2(n-1)/n S bytes over each
   connection in 2(n-1) steps, an all-gather and a reduce-scatter half of that. The factors are those by which
   nccl-tests turns times into "bus bandwidth" (NVIDIA/nccl-tests, doc/PERFORMANCE.md), so `bus_gb_s` can be
@@ -30,14 +32,19 @@ _MICRO = 1e-6
 _US_PER_MB = 1e-12  # 1 us for 10**6 bytes, in seconds for a byte
 
 
-def transfer_seconds(link: Link, to_or_from_host: bool, nbytes: int) -> float:
-    """One copy of `nbytes` between a GPU and the host, or between two GPUs."""
-    rate = link.host_gb_s.value if to_or_from_host else link.peer_gb_s.value
-    return link.latency_us.value * _MICRO + nbytes / (rate * _GIGA)
+def transfer_seconds(link: Link, to_or_from_host: bool, nbytes: int, pinned: bool = False) -> float:
+    """One copy of `nbytes` between a GPU and the host, pinned or ordinary memory, or between two GPUs."""
+    if not to_or_from_host:
+        rate = link.peer_gb_s
+    elif pinned or link.pageable_gb_s is None:
+        rate = link.host_gb_s
+    else:
+        rate = link.pageable_gb_s
+    return link.latency_us.value * _MICRO + nbytes / (rate.value * _GIGA)
 
 
 def broadcast_seconds(link: Link, nbytes: int, devices: int) -> float:
-    """nn.DataParallel's copy of `nbytes` of parameters and buffers from the first of `devices` to the others."""
+    """nn.DataParallel's copy of `nbytes` from the first of `devices` to the others."""
     return nbytes * link.broadcast_us_per_mb.value * _US_PER_MB if devices > 1 else 0.0
 
 

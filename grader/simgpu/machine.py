@@ -10,7 +10,19 @@ from typing import Any
 import torch
 import torch._dynamo  # or the first dispatch would, and find CUDA without CUDA's own functions
 
-from . import children, comm, composites, forks, hosttime, profiles, surface, threads, transfers, visible
+from . import (
+    children,
+    comm,
+    composites,
+    forks,
+    hosttime,
+    precision,
+    profiles,
+    surface,
+    threads,
+    transfers,
+    visible,
+)
 from .clock import Clocks
 from .errors import RuntimeFailure, invalid_ordinal
 from .local import inside, local, unobserved
@@ -136,6 +148,7 @@ class Machine:
         patches = self._patches
         patches.set(torch.UntypedStorage, ATTRIBUTE, None)
         surface.install(self, patches)
+        precision.install(self, patches)
         forks.install(self, patches)
         children.install(self, patches)
         composites.install(self, patches)

@@ -1,123 +1,45 @@
 """Profiles of simulated machines: a GPU, the links between its copies, and the host that drives them.
 
-A profile is a YAML file whose every figure names its source. The catalogue holds the known ones; a user's
-own file is accepted wherever a name is.
+A profile is a YAML file whose every figure names its source. The catalogue has whole machines
+(catalogue/*.yaml) and parts of them (catalogue/gpus, links, hosts). A machine's file holds each part itself
+or names one of the catalogue; a user's own file is accepted wherever a machine's name is.
+
+A specification is COUNT x MACHINE, with other parts in place of the machine's own after plus signs:
+
+    2xT4                        two T4, with the link and the host of the T4's profile
+    4xA100+pcie4                four A100 on PCIe 4 in place of NVSwitch
+    2xT4+pcie3-peer+host-today  other link and other host, in any order
+    2x/path/to/mine.yaml        a machine of one's own
 """
 
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from .parts import GPU, Host, Link, MachineProfile, Quantity, Rate, json_schema
+
+__all__ = [
+    "CATALOGUE", "DEFAULT", "GPU", "BadProfile", "Host", "Link", "MachineProfile", "Quantity", "Rate",
+    "Selection", "json_schema", "known", "known_parts", "load", "read",
+]  # fmt: skip
+
 CATALOGUE = Path(__file__).parent / "catalogue"
 DEFAULT = "T4"
+_PARTS: dict[str, Any] = {"gpu": GPU, "link": Link, "host": Host}
+_FOLDERS = {"gpu": "gpus", "link": "links", "host": "hosts"}
 _SPEC = re.compile(r"(?:(?P<count>\d+)x)?(?P<which>.+)$", re.DOTALL)
+_MACHINE = re.compile(r"(.+\.ya?ml|[^+]*)(.*)$", re.DOTALL)  # a plus may be part of the path of a file
 
 
 class BadProfile(ValueError):
     """A specification or a profile file that cannot be used; the message says what would be right."""
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Quantity(_Model):
-    """A figure, where it comes from, and for an uncertain one the range in which it plausibly lies."""
-
-    value: float = Field(ge=0, allow_inf_nan=False)
-    source: str = Field(min_length=10)
-    low: float | None = Field(None, ge=0, allow_inf_nan=False)
-    high: float | None = Field(None, ge=0, allow_inf_nan=False)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Quantity:
-        low, high = (0 if self.low is None else self.low), (math.inf if self.high is None else self.high)
-        if not low <= self.value <= high:
-            raise ValueError(f"the value {self.value:g} lies outside of its range, {low:g} to {high:g}")
-        return self
-
-
-class Rate(Quantity):
-    """A figure that something is divided by."""
-
-    value: float = Field(gt=0, allow_inf_nan=False)
-
-
-class GPU(_Model):
-    """One kind of GPU. Rates are per data type, by torch's names: float32, float16, bfloat16, float64; and
-    tfloat32, which is what convolutions of float32 use where the GPU has it."""
-
-    name: str  # as torch.cuda.get_device_name() gives it
-    capability: tuple[int, int]
-    multiprocessors: Rate
-    memory_gib: Rate  # what torch reports as total_memory
-    peak_tflops: dict[str, Rate]
-    peak_bandwidth_gb_s: Rate
-    achieved_tflops: dict[str, Rate]
-    achieved_bandwidth_gb_s: Rate
-    grouped_share: Rate  # of the achieved rate, what a convolution in groups reaches
-
-    @model_validator(mode="after")
-    def _has_float32(self) -> GPU:
-        if "float32" not in self.achieved_tflops:
-            raise ValueError("achieved_tflops needs float32, the rate of everything that has none of its own")
-        return self
-
-    @property
-    def memory_bytes(self) -> int:
-        return int(self.memory_gib.value * 2**30)
-
-
-class Link(_Model):
-    """How bytes move. Broadcast and reduce are nn.DataParallel's, for each 10**6 bytes of parameters."""
-
-    host_gb_s: Rate  # one GPU and host memory, each direction
-    peer_gb_s: Rate  # two GPUs
-    peer_access: bool = True  # whether one GPU reaches the memory of another without the host
-    latency_us: Quantity  # of one copy
-    bus_gb_s: Rate = Rate(value=5, source="estimate for PCIe 3.0 without peer access")  # NCCL's rings
-    step_us: Quantity = Quantity(value=10, source="estimate of one step of a ring")
-    broadcast_us_per_mb: Quantity
-    reduce_us_per_mb: Quantity
-
-
-class Host(_Model):
-    """What Python, torch's dispatcher and the driver cost the CPU, in microseconds."""
-
-    module_us: Quantity  # nn.DataParallel: per module and replica, replicate and dispatch together
-    launch_us: Quantity  # per operator of a GPU, forward and optimizer
-    backward_launch_us: Quantity  # per operator of a GPU, in the engine's thread of that GPU
-    cpu_operator_us: Quantity  # per operator on CPU tensors
-
-
-class MachineProfile(_Model):
-    """A machine with any number of one kind of GPU."""
-
-    name: str
-    note: str  # what was measured, what was borrowed and from whom
-    gpu: GPU
-    link: Link
-    host: Host
-
-    def with_figures(self, **parts: dict[str, float]) -> MachineProfile:
-        """Return a copy with other figures, for example with_figures(host={"module_us": 66})."""
-        changed: dict[str, BaseModel] = {}
-        for part, figures in parts.items():
-            model = getattr(self, part)
-            replaced = {}
-            for figure, value in figures.items():
-                before = getattr(model, figure)
-                replaced[figure] = type(before)(value=value, source=f"set in place of {before.value:g}")
-            changed[part] = model.model_copy(update=replaced)
-        return self.model_copy(update=changed)
 
 
 class Selection(NamedTuple):
@@ -128,12 +50,17 @@ class Selection(NamedTuple):
 
 
 def known() -> list[str]:
-    """Return the names of the catalogue's profiles, sorted."""
+    """Return the names of the catalogue's machines, sorted."""
     return sorted(path.stem for path in CATALOGUE.glob("*.yaml"))
 
 
+def known_parts(part: str) -> list[str]:
+    """Return the names of the catalogue's parts, sorted; `part` is "gpu", "link" or "host"."""
+    return sorted(path.stem for path in (CATALOGUE / _FOLDERS[part]).glob("*.yaml"))
+
+
 def load(spec: str) -> Selection:
-    """Read "2xT4", "T4" (one of it) or "2x/path/to/profile.yaml"; names match whatever their case.
+    """Read a specification, see above; names match whatever their case. Without a count it is one GPU.
 
     Raises BadProfile for a count below 1, an unknown name, or a file that breaks the schema.
     """
@@ -143,47 +70,92 @@ def load(spec: str) -> Selection:
     count = int(match["count"] or 1)
     if count < 1:
         raise BadProfile(f"{spec!r} asks for {count} GPUs; ask for at least one, for example 2xT4")
-    which = match["which"]
-    if which.endswith((".yaml", ".yml")):
-        path = Path(which).expanduser()
-        if not path.is_file():
-            raise BadProfile(f"{which} is not a file; give a profile's file or one of {', '.join(known())}")
-        return Selection(count, read(path))
-    return Selection(count, read(CATALOGUE / f"{_name(which)}.yaml"))
-
-
-def _name(which: str) -> str:
-    names = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in known()}
-    key = re.sub(r"[^a-z0-9]", "", which.lower())
-    if key in names:
-        return names[key]
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-    hint = f"did you mean {names[near[0]]}? Known" if near else "known"
-    raise BadProfile(
-        f"no GPU profile is named {which!r}; {hint}: {', '.join(names.values())}; "
-        "or give the path of a profile's YAML file"
-    )
+    machine, others = _MACHINE.match(match["which"]).groups()  # type: ignore[union-attr]  # matches anything
+    profile = _machine(machine)
+    for other in others.split("+")[1:]:
+        profile = _with_part(profile, other)
+    return Selection(count, profile)
 
 
 def read(path: Path) -> MachineProfile:
-    """Read a profile's YAML file. Raises BadProfile naming the file, the line and every fault."""
+    """Read a machine's YAML file. Raises BadProfile naming the file, the line and every fault."""
+    data = _yaml(path, "the keys name, note, gpu, link and host")
+    plain = dict(data)
+    for part in _PARTS:
+        if isinstance(plain.get(part), str):
+            try:
+                plain[part] = _read_part(part, _name(plain[part], known_parts(part), part))
+            except BadProfile as error:
+                raise BadProfile(f"{path}:{_line(path, (part,))}: {part}: {error}") from None
+    return _validated(MachineProfile, plain, path)
+
+
+def _machine(which: str) -> MachineProfile:
+    if _is_file_name(which):
+        path = Path(which).expanduser()
+        if not path.is_file():
+            raise BadProfile(f"{which} is not a file; give a profile's file or one of {', '.join(known())}")
+        return read(path)
+    return read(
+        CATALOGUE / f"{_name(which, known(), 'GPU profile', ' or give the path of a YAML file')}.yaml"
+    )
+
+
+def _with_part(profile: MachineProfile, which: str) -> MachineProfile:
+    homes = {name: part for part in ("link", "host") for name in known_parts(part)}
+    name = _name(which, list(homes), "link or host")
+    part = homes[name]
+    update = {part: _read_part(part, name), "name": f"{profile.name}+{name}"}
+    return profile.model_copy(update={**update, "note": f"{profile.note} The {part} is that of {name}."})
+
+
+def _read_part(part: str, name: str) -> Any:
+    path = CATALOGUE / _FOLDERS[part] / f"{name}.yaml"
+    data = _yaml(path, f"the figures of a {part}")
+    return _validated(_PARTS[part], data, path)
+
+
+def _is_file_name(which: str) -> bool:
+    return which.endswith((".yaml", ".yml"))
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _name(which: str, names: list[str], kind: str, also: str = "") -> str:
+    keys = {_key(name): name for name in names}
+    key = _key(which)
+    if key in keys:
+        return keys[key]
+    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    hint = f"did you mean {keys[near[0]]}? Known" if near else "known"
+    raise BadProfile(f"no {kind} is named {which!r}; {hint}: {', '.join(names)}{';' + also if also else ''}")
+
+
+def _yaml(path: Path, expected: str, kind: str = "safe") -> Any:
     try:
-        data = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+        data = YAML(typ=kind).load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, YAMLError) as error:
         raise BadProfile(f"{path}: {error}") from None
     if not isinstance(data, dict):
-        raise BadProfile(f"{path}: expected the keys name, note, gpu, link and host, found {data!r}")
+        raise BadProfile(f"{path}: expected {expected}, found {data!r}")
+    return data
+
+
+def _validated(model: Any, plain: dict[str, Any], path: Path) -> Any:
     try:
-        return MachineProfile.model_validate(data)
+        return model.model_validate(plain)
     except ValidationError as error:
         faults = [
-            f"{path}:{_line(data, fault['loc'])}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+            f"{path}:{_line(path, fault['loc'])}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
             for fault in error.errors()
         ]
         raise BadProfile("\n".join(faults)) from None
 
 
-def _line(data: Any, location: tuple[Any, ...]) -> int:
+def _line(path: Path, location: tuple[Any, ...]) -> int:
+    data = _yaml(path, "a profile", "rt")  # slow, but it knows where everything stands
     line = 1
     for key in location:
         marks = getattr(data, "lc", None)

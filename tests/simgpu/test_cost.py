@@ -1,19 +1,15 @@
-"""What an operator costs a simulated GPU, by its shapes alone, and how that compares with measurements."""
-
-import csv
-from pathlib import Path
+"""What an operator costs a simulated GPU, by its shapes alone."""
 
 import pytest
 import torch
 import torch.nn.functional as F
-import torchvision
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from grader import simgpu
 from grader.simgpu import cost, profiles
-from grader.simgpu.clock import Clocks
 
 T4 = profiles.load("T4").profile.gpu
-FLOPS, BANDWIDTH = 4.5e12, 240e9
+FLOPS, BANDWIDTH, KERNEL = 4.5e12, 240e9, 5e-6
 aten = torch.ops.aten
 
 
@@ -75,8 +71,8 @@ def test_bytes_read_and_written(function, reads_and_writes):
 
 
 def test_picking_rows_reads_only_those():
-    table, rows = empty(1_000_000, 64), empty(10, dtype=torch.long)
-    assert seconds(F.embedding, rows, table) == pytest.approx((2 * 10 * 64 * 4 + 80) / BANDWIDTH)
+    table, rows = empty(1_000_000, 64), empty(100_000, dtype=torch.long)
+    assert seconds(F.embedding, rows, table) == pytest.approx((2 * 64 * 4 + 8) * 100_000 / BANDWIDTH)
 
 
 @pytest.mark.parametrize(
@@ -125,11 +121,38 @@ def test_a_frozen_input_halves_the_backward():
     assert cost.flops(*backward) == cost.flops(*one(layer, x))
 
 
-def test_convolutions_in_groups_use_the_device_less_well():
-    whole, x = convolution(256, 1)
-    grouped, _ = convolution(256, 32)
-    ratio = seconds(grouped, x) / seconds(whole, x)
-    assert ratio == pytest.approx(1 / 32 / T4.grouped_share.value)
+@pytest.mark.parametrize(("groups", "family"), [(32, "grouped"), (256, "depthwise")])
+def test_convolutions_in_groups_have_rates_of_their_own(groups, family):
+    layer, _ = convolution(256, groups)
+    x = empty(128, 256, 64, 64)
+    rate = T4.family_tflops[family]["float32"].value * 1e12
+    work = 2 * x.numel() * 256 // groups * 9
+    assert seconds(layer, x) == pytest.approx(max(work / rate, 2 * 4 * x.numel() / BANDWIDTH), rel=1e-3)
+    assert rate < FLOPS / 4
+
+
+def test_a_bias_is_added_in_a_pass_of_its_own():
+    x = empty(64, 8, 64, 64)
+    bare, biased = (torch.nn.Conv2d(8, 32, 1, bias=bias).to("meta") for bias in (False, True))
+    more = seconds(biased, x) - seconds(bare, x)
+    assert more == pytest.approx(2 * 64 * 32 * 64 * 64 * 4 / BANDWIDTH, rel=1e-3)
+
+
+def test_a_kernel_takes_its_time_however_little_there_is_to_do():
+    assert seconds(torch.add, empty(4), empty(4)) == pytest.approx(KERNEL)
+    assert seconds(torch.mm, empty(4, 4), empty(4, 4)) == pytest.approx(KERNEL)
+    many = [empty(4) for _ in range(100)]
+    (call,) = [c for c in calls(torch._foreach_add_, many, 1.0) if not cost.is_free(c[0])]
+    assert cost.seconds(*call, T4) == pytest.approx(3 * KERNEL)
+
+
+def test_few_results_leave_multiprocessors_idle():
+    def reached(rows):
+        a, b = empty(rows, 1024), empty(1024, 1024)
+        return 2 * rows * 1024 * 1024 / seconds(torch.mm, a, b)
+
+    assert reached(4096) == pytest.approx(FLOPS)
+    assert reached(64) == pytest.approx(FLOPS * 16 / 40)  # 16 tiles of 64 x 64 for 40 multiprocessors
 
 
 def test_half_precision_has_a_rate_of_its_own():
@@ -145,12 +168,59 @@ def test_bfloat16_is_computed_as_float32_where_the_gpu_lacks_it():
     assert seconds(torch.mm, a, b, gpu=profiles.load("A100").profile.gpu) < 2 * 4096**3 / 50e12
 
 
-def test_tf32_serves_convolutions_only():
-    a100 = profiles.load("A100").profile.gpu
-    layer, x = convolution(512, 1)
-    call = one(layer, x)
-    assert cost.seconds(*call, a100) < cost.flops(*call) / 50e12
-    assert seconds(torch.mm, empty(4096, 4096), empty(4096, 4096), gpu=a100) > 2 * 4096**3 / 19.5e12
+A100 = profiles.load("A100").profile.gpu
+
+
+@pytest.fixture
+def flags():
+    """torch's flags for TF32, put back afterwards."""
+    convolutions, multiplications = torch.backends.cudnn.conv, torch.backends.cuda.matmul
+    before = convolutions.fp32_precision, multiplications.fp32_precision
+    yield convolutions, multiplications
+    convolutions.fp32_precision, multiplications.fp32_precision = before
+
+
+def test_tf32_serves_convolutions_unless_told_otherwise(flags):
+    layer, _ = convolution(512, 1)
+    call = one(layer, empty(64, 512, 32, 32))
+    assert cost.seconds(*call, A100) < cost.flops(*call) / 50e12
+    flags[0].fp32_precision = "ieee"
+    assert cost.seconds(*call, A100) > cost.flops(*call) / 19.5e12
+
+
+def test_multiplications_use_tf32_only_when_told_to(flags):
+    multiplied = 2 * 4096**3
+    assert seconds(torch.mm, empty(4096, 4096), empty(4096, 4096), gpu=A100) > multiplied / 19.5e12
+    flags[1].fp32_precision = "tf32"
+    assert seconds(torch.mm, empty(4096, 4096), empty(4096, 4096), gpu=A100) < multiplied / 50e12
+
+
+def test_a_flag_set_in_the_middle_of_a_run_counts_at_once(flags):
+    def timed(machine):
+        start = machine.synchronize()
+        a @ a
+        return machine.synchronize() - start
+
+    with simgpu.simulate("1xA100", math=False) as machine:
+        a = torch.empty(4096, 4096, device="cuda")
+        slow = timed(machine)
+        flags[1].fp32_precision = "tf32"
+        assert timed(machine) < slow / 3
+
+
+def test_half_precision_is_faster_under_autocast_and_in_a_half_model():
+    def timed(machine, layer, x, enabled=False):
+        with torch.autocast("cuda", enabled=enabled):
+            layer(x)
+            start = machine.synchronize()
+            layer(x)
+            return machine.synchronize() - start
+
+    with simgpu.simulate("1xT4", math=False) as machine, torch.no_grad():
+        layer, x = torch.nn.Linear(4096, 4096).cuda(), torch.empty(4096, 4096, device="cuda")
+        single = timed(machine, layer, x)
+        assert timed(machine, layer, x, enabled=True) < single / 2.5
+        assert timed(machine, layer.half(), x.half()) < single / 2.5
 
 
 def test_attention_counts_under_the_names_of_both_devices():
@@ -164,86 +234,3 @@ def test_values_and_their_device_do_not_matter():
     assert seconds(torch.mm, *(torch.ones(s) for s in shapes)) == seconds(
         torch.mm, *(empty(*s) for s in shapes)
     )
-
-
-# ---- measured training steps, which lie beside the project where they are to be had ----
-
-MEASURED = Path(__file__).parents[3] / "shared" / "scaling" / "dataparallel_training.csv"
-MACHINES = {
-    "GeForce RTX 2080 Ti": "RTX2080Ti",
-    "TITAN RTX": "TITANRTX",
-    "TITAN Xp": "TITANXp",
-    "A100-SXM4-40GB": "A100",
-}
-NETWORKS = ("vgg11", "resnet34", "mnasnet1_0")
-BATCH = 12  # images of 224 x 224 for each GPU
-
-
-def measured():
-    if not MEASURED.is_file():
-        pytest.skip(f"the measured training steps are not there: {MEASURED.name}")
-    with MEASURED.open(encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if row["dtype"] == "float" and row["model"] in NETWORKS]
-
-
-@pytest.fixture(scope="module")
-def steps():
-    """Of each network: its calls (forward, backward), its modules, its parameters in bytes."""
-    found = {}
-    for name in NETWORKS:
-        with torch.device("meta"):
-            network = getattr(torchvision.models, name)()
-        images, targets = empty(BATCH, 3, 224, 224), empty(BATCH, dtype=torch.long)
-        with Calls() as forward:
-            loss = F.cross_entropy(network(images), targets)
-        backward = calls(loss.backward)
-        parameters = sum(p.numel() * 4 for p in network.parameters())
-        found[name] = (forward.calls, backward, len(list(network.modules())), parameters)
-    return found
-
-
-def simulated(profile, count, forward, backward, modules, parameters):
-    """Seconds of one nn.DataParallel step at BATCH images for each of `count` devices."""
-    clocks = Clocks(profile, count)
-    if count > 1:
-        clocks.broadcast(range(count), parameters)
-        clocks.replica(modules * count)
-    for phase, step in (("forward", forward), ("backward", backward)):
-        workers = [clocks.fork() for _ in range(count)]
-        for device, worker in enumerate(workers):
-            with clocks.worker(worker):
-                for call in step:
-                    if not cost.is_free(call[0]):
-                        clocks.launch(device, cost.seconds(*call, profile.gpu), "", phase)
-        for worker in workers:
-            clocks.join(worker)
-    if count > 1:
-        clocks.reduce(range(count), parameters)
-    return clocks.wait()
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_measured_steps(machine, steps):
-    profile = profiles.load(MACHINES[machine]).profile
-    rows = [row for row in measured() if row["machine"] == machine]
-    for row in rows:
-        # Three 2080 Ti and four TITAN Xp stand apart in the measurements, as their profiles say.
-        for count in (1, 2, 3 if machine == "TITAN Xp" else 4):
-            real = float(row[f"t{count}_ms"]) * 1e-3
-            assert simulated(profile, count, *steps[row["model"]]) == pytest.approx(real, rel=0.25)
-
-
-@pytest.mark.parametrize(("machine", "gains"), [("RTX2080Ti", False), ("TITANRTX", False), ("A100", True)])
-def test_the_widest_network_gets_slower_on_pcie_and_faster_on_nvswitch(machine, gains, steps):
-    profile = profiles.load(machine).profile
-    speedup = 2 * simulated(profile, 1, *steps["vgg11"]) / simulated(profile, 2, *steps["vgg11"])
-    assert (speedup > 1.3) if gains else (speedup < 0.8)
-
-
-def test_many_small_modules_lose_what_wide_ones_gain_on_nvswitch(steps):
-    profile = profiles.load("A100").profile
-    speedup = {
-        name: 2 * simulated(profile, 1, *steps[name]) / simulated(profile, 2, *steps[name])
-        for name in ("vgg11", "mnasnet1_0")
-    }
-    assert speedup["mnasnet1_0"] < 1.1 < speedup["vgg11"]

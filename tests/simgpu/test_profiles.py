@@ -1,12 +1,25 @@
 """Profiles of simulated machines: naming them, reading a file of one's own, what its faults say."""
 
+import io
+import json
 import re
 
 import pytest
+from ruamel.yaml import YAML
 
 from grader.simgpu import profiles
 
-OWN = (profiles.CATALOGUE / "T4.yaml").read_text(encoding="utf-8")
+TEXT = (profiles.CATALOGUE / "T4.yaml").read_text(encoding="utf-8")
+
+
+def whole(name="T4"):
+    """The text of a file that holds every part of a machine itself."""
+    text = io.StringIO()
+    YAML().dump(profiles.load(name).profile.model_dump(mode="json", exclude_none=True), text)
+    return text.getvalue()
+
+
+OWN = TEXT
 
 
 @pytest.mark.parametrize(
@@ -32,12 +45,12 @@ def test_own_file(tmp_path):
 
 
 def test_unknown_name_suggests_the_nearest():
-    with pytest.raises(profiles.BadProfile, match=r"named 'V10'; did you mean V100\?.*Known: A100"):
+    with pytest.raises(profiles.BadProfile, match=r"named 'V10'; did you mean V100\?.*Known: A10"):
         profiles.load("2xV10")
 
 
 def test_unlike_anything_lists_the_known_ones():
-    with pytest.raises(profiles.BadProfile, match=r"'abacus'; known: A100.*T4") as caught:
+    with pytest.raises(profiles.BadProfile, match=r"'abacus'; known: A10, A100.*T4") as caught:
         profiles.load("abacus")
     assert "did you mean" not in str(caught.value)
 
@@ -52,8 +65,8 @@ def test_unusable_specification(spec, words):
 
 def test_faults_come_all_at_once_with_their_lines(tmp_path):
     path = tmp_path / "mine.yaml"
-    text = OWN.replace("  name: Tesla T4", "  nmae: Tesla T4")
-    text = text.replace("module_us: {value: 80", "module_us: {value: fast")
+    text = whole().replace("  name: Tesla T4", "  nmae: Tesla T4")
+    text = re.sub(r"(module_us:\n\s+value: )80(.0)?", r"\1fast", text)
     path.write_text(text, encoding="utf-8")
     with pytest.raises(profiles.BadProfile) as caught:
         profiles.load(str(path))
@@ -87,6 +100,49 @@ def test_an_edited_file_is_read_again(tmp_path):
     assert (before, profiles.load(str(path)).profile.host.module_us.value) == (80, 90)
 
 
+def test_a_specification_may_name_other_parts():
+    plain, mixed = profiles.load("2xT4").profile, profiles.load("4xt4+PCIe3-peer+host-slow")
+    assert mixed.count == 4
+    assert mixed.profile.name == "T4+pcie3-peer+host-slow"
+    assert mixed.profile.gpu == plain.gpu
+    assert mixed.profile.link.peer_access and not plain.link.peer_access
+    assert mixed.profile.host.module_us.value > plain.host.module_us.value
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("2xT4+pcie9-peer", "no link or host is named 'pcie9-peer'; did you mean pcie5-peer?"),
+        ("2xT4+abacus", "no link or host is named 'abacus'; known: "),
+        ("2xT44+pcie3-peer", "did you mean T4?"),
+    ],
+)
+def test_unknown_parts_suggest_the_nearest(spec, words):
+    with pytest.raises(profiles.BadProfile, match=re.escape(words)):
+        profiles.load(spec)
+
+
+def test_a_file_may_name_parts_of_the_catalogue(tmp_path):
+    path = tmp_path / "mine+yours.yaml"  # a plus in a path is no part
+    path.write_text("name: Mine\nnote: made up\ngpu: h100\nlink: pcie4-peer\nhost: host-fast\n")
+    profile = profiles.load(f"2x{path}").profile
+    assert (profile.name, profile.gpu.name) == ("Mine", "NVIDIA H100 80GB HBM3")
+    assert profiles.load(f"2x{path}+host-slow").profile.host.module_us.value > profile.host.module_us.value
+
+
+def test_an_unknown_part_in_a_file_is_named_with_its_line(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: Mine\nnote: made up\ngpu: T4\nlink: pcie3-pear\nhost: host-fast\n")
+    with pytest.raises(profiles.BadProfile, match=r"mine.yaml:4: link: .*did you mean pcie3-peer"):
+        profiles.load(str(path))
+
+
+def test_one_file_holds_a_whole_machine(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(whole("A100"), encoding="utf-8")
+    assert profiles.load(str(path)).profile == profiles.load("A100").profile
+
+
 @pytest.mark.parametrize("name", profiles.known())
 def test_catalogue(name):
     profile = profiles.load(name).profile
@@ -94,10 +150,36 @@ def test_catalogue(name):
     assert profile.name == name
     assert gpu.achieved_bandwidth_gb_s.value <= gpu.peak_bandwidth_gb_s.value
     assert gpu.memory_bytes > 8 * 2**30
-    for dtype, rate in gpu.achieved_tflops.items():
-        # Winograd's algorithm, and tensor cores in float64, do more than what the peak counts.
-        peak = gpu.peak_tflops.get(dtype, gpu.peak_tflops["float32"]).value
-        assert rate.value <= peak * 1.5
+    for rates in (gpu.achieved_tflops, *gpu.family_tflops.values()):
+        for dtype, rate in rates.items():
+            # Winograd's algorithm, and tensor cores in float64, do more than what the peak counts.
+            peak = gpu.peak_tflops.get(dtype, gpu.peak_tflops["float32"]).value
+            assert rate.value <= peak * 1.6
+
+
+def test_the_catalogue_spans_generations_links_and_hosts():
+    assert len(profiles.known()) >= 14
+    assert {"P100", "V100", "T4", "A100", "H100", "B200"} <= set(profiles.known())
+    assert {"pcie3-nopeer", "pcie3-peer", "nvlink2-cube", "nvswitch-a100"} <= set(
+        profiles.known_parts("link")
+    )
+    for part in ("gpu", "link", "host"):
+        for name in profiles.known_parts(part):
+            spec = name if part == "gpu" else f"T4+{name}"
+            assert getattr(profiles.load(spec).profile, part)
+
+
+def test_every_uncertain_cost_of_a_host_has_a_range():
+    for name in profiles.known():
+        host = profiles.load(name).profile.host
+        for figure in (host.module_us, host.launch_us, host.backward_launch_us, host.cpu_operator_us):
+            assert figure.low < figure.value < figure.high
+
+
+def test_the_schema_is_json_and_lets_parts_be_named():
+    schema = json.loads(json.dumps(profiles.json_schema()))
+    assert {"type": "string"} in schema["properties"]["gpu"]["anyOf"]
+    assert schema["additionalProperties"] is False
 
 
 def test_the_default_says_that_no_pair_was_measured():
