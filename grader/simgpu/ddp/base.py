@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..profiles import Link
 
 Tensors = Sequence[torch.Tensor]
+_Base: Any = ProcessGroup  # whose overloads, several for each collective, are not all repeated here
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Part:
     results: Tensors = field(default_factory=list)
 
 
-class Group(ProcessGroup):
+class Group(_Base):
     """`exchange.size` processes, each with a GPU of its own.
 
     Values come at once, and the host does not wait in virtual time: a collective occupies the

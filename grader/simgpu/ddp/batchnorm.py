@@ -6,8 +6,6 @@ they are kept in float32 for half-precision inputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -116,7 +114,7 @@ def _wide(input: Tensor) -> torch.dtype:
     return torch.float32 if input.dtype in (torch.float16, torch.bfloat16) else input.dtype
 
 
-def _others(input: Tensor) -> Sequence[int]:
+def _others(input: Tensor) -> list[int]:
     return [dim for dim in range(input.dim()) if dim != 1]
 
 

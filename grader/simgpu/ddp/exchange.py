@@ -45,10 +45,11 @@ class Exchange:
         has left or does not come in time."""
         if self._gloo is None:
             self._wait_for_all()
-            options = dist.ProcessGroupGloo._Options()
-            options._devices = [dist.ProcessGroupGloo.create_device(hostname=_HERE)]
+            gloo: Any = dist.ProcessGroupGloo
+            options = gloo._Options()
+            options._devices = [gloo.create_device(hostname=_HERE)]
             options._timeout = self.timeout
-            self._gloo = dist.ProcessGroupGloo(self.store, self.rank, self.size, options)
+            self._gloo = gloo(self.store, self.rank, self.size, options)
         return self._gloo
 
     def _wait_for_all(self) -> None:

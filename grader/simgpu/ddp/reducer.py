@@ -6,7 +6,6 @@ is put on their simulated GPU, where it also takes memory, and counted as being 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -49,7 +48,7 @@ class _OnDevice(TorchDispatchMode):
 class Reducer(dist.Reducer):
     """The reducer of parameters on a simulated GPU."""
 
-    def __init__(self, parameters: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> None:
+    def __init__(self, parameters: list[torch.Tensor], *args: Any, **kwargs: Any) -> None:
         device = device_index(parameters[0])
         assert device is not None
         self._on_device = _OnDevice(device)
@@ -73,11 +72,11 @@ def install(patches: Patches) -> None:
     """Let DistributedDataParallel make such reducers, and c10d compare models on simulated GPUs."""
     original, verify = dist.Reducer, dist._verify_params_across_processes
 
-    def reducer(parameters: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+    def reducer(parameters: list[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         made = original if device_index(parameters[0]) is None else Reducer
         return made(parameters, *args, **kwargs)
 
-    def verified(group: Any, parameters: Sequence[torch.Tensor], logger: Any = None) -> Any:
+    def verified(group: Any, parameters: list[torch.Tensor], logger: Any = None) -> Any:
         device = device_index(parameters[0]) if parameters else None
         if device is None:
             return verify(group, parameters, logger)

@@ -19,15 +19,17 @@ _BARRIER_BYTES = 4  # NCCL's barrier is an all-reduce of one number
 class Whole(Group):
     """Each process ends with one result, the same on all or on the root."""
 
-    def allreduce(self, tensors: Tensors, opts: Any = None) -> SimulatedWork:
+    def allreduce(self, tensors: Tensors | torch.Tensor, opts: Any = None) -> SimulatedWork:
         """Reduce a tensor over all processes, on all of them."""
         return self._all_reduce("ALLREDUCE", tensors, opts)
 
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> SimulatedWork:
+    def allreduce_coalesced(self, tensors: Tensors | torch.Tensor, opts: Any = None) -> SimulatedWork:
         """Reduce several tensors as one collective."""
         return self._all_reduce("ALLREDUCE_COALESCED", tensors, opts)
 
-    def _all_reduce(self, kind: str, tensors: Tensors, opts: Any) -> SimulatedWork:
+    def _all_reduce(self, kind: str, tensors: Tensors | torch.Tensor, opts: Any) -> SimulatedWork:
+        if isinstance(tensors, torch.Tensor):
+            tensors = [tensors]
         op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
         for tensor in tensors:
             reductions.check(op, tensor.dtype)

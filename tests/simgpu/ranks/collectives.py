@@ -196,7 +196,7 @@ def refused(rank: int) -> object:
         ),
         "any source": lambda: dist.recv(full(1.0)),
         "size": lambda: dist.all_gather_into_tensor(full(0.0), full(1.0)),
-        "sparse": lambda: dist.all_reduce(torch.eye(2, device="cuda").to_sparse()),
+        "sparse": lambda: dist.all_reduce(torch.eye(2).to_sparse().cuda()),
     }
     found = {}
     for name, attempt in attempts.items():
@@ -204,11 +204,7 @@ def refused(rank: int) -> object:
             attempt()
             found[name] = "nothing"
         except Exception as error:
-            found[name] = (
-                f"{type(error).__name__}: {error}".splitlines()[0]
-                if name != "sparse"
-                else __import__("traceback").format_exc()
-            )
+            found[name] = f"{type(error).__name__}: {error}".splitlines()[0]
     return found
 
 

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from grader import simgpu
+from grader.simgpu.ddp import exchange
 
 
 def duplicate_gpu(rank: int) -> None:
@@ -48,7 +49,7 @@ def missing_rank(rank: int) -> None:
         dist.all_reduce(torch.ones(2, device="cuda"))
     else:
         with simgpu.unobserved():
-            time.sleep(2.5)
+            time.sleep(1)
 
 
 def late_rank(rank: int) -> None:
@@ -98,8 +99,8 @@ CASES: dict[Callable[[int], None], dict] = {
     only_rank_0: {},
     different_collectives: {},
     different_sizes: {},
-    missing_rank: {"timeout": timedelta(seconds=1)},
-    late_rank: {"timeout": timedelta(seconds=1)},
+    missing_rank: {"timeout": timedelta(seconds=0.5)},
+    late_rank: {"timeout": timedelta(seconds=0.5)},
     uneven_inputs: {},
     other_device_than_bound: {"bound": True},
     send_to_nobody: {},
@@ -150,6 +151,7 @@ def together(steps: dist.Store, name: str) -> None:
 
 
 def main() -> None:
+    exchange._GRACE_SECONDS = 0.0  # there is no launcher whose word would come first
     rank, folder = int(os.environ["RANK"]), Path(os.environ["FOLDER"])
     results: dict[str, object] = {}
     steps = dist.FileStore(str(folder / "steps"), 2)
