@@ -59,7 +59,8 @@ class Operator:
         self.marker: bool = func.namespace == "profiler"  # names what the profiler sees; computes nothing
         self.host_results = _HOST_RESULTS.get(self.name, ())
         self.host_arguments = _HOST_ARGUMENTS.get(self.name, ())
-        self.composed: bool = func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+        has_kernel, keys = func.has_kernel_for_dispatch_key, torch._C.DispatchKey
+        self.composed = has_kernel(keys.CompositeImplicitAutograd) and not has_kernel(keys.CPU)
         # Whether nothing but the devices of its inputs decides what is to be done.
         self.plain = not (
             self.takes_device or self.takes_pinned or self.generator or self.random or self.resizes
