@@ -27,8 +27,11 @@ __all__ = ["BadProfile", "Device", "Machine", "RealGPUs", "physical", "simulate"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # All at once: what is used later must come from the same modules. Only the profiles need no torch.
-    for home in ("profiles",) if name == "BadProfile" else ("profiles", "local", "machine"):
+    homes = ["profiles"]
+    if name != "BadProfile":
+        import_module("torch")  # which, in a child of a simulated process, installs the machine
+        homes += ["local", "machine"]
+    for home in homes:  # all at once: what is used later must come from the same modules
         found = vars(import_module(f".{home}", __name__))
         globals().update({known: found[known] for known in __all__ if known in found})
     return globals()[name]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import visible
 from .patches import Patches
 from .settings import VARIABLE, Settings
+from .specification import absolute
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -31,13 +31,3 @@ def _put_back(name: str, before: str | None) -> None:
         os.environ.pop(name, None)
     else:
         os.environ[name] = before
-
-
-def absolute(spec: str) -> str:
-    """The specification as it can be read in any folder."""
-    count, times, which = spec.strip().partition("x")
-    if not (times and count.isdigit()):
-        count, times, which = "", "", spec.strip()
-    if which.endswith((".yaml", ".yml")):
-        which = str(Path(which).expanduser().absolute())
-    return f"{count}{times}{which}"

@@ -6,7 +6,6 @@ Everything heavy is imported where it is needed, so that `simgpu --help` answers
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,12 +60,12 @@ def run_command(
 
     Options of simgpu come before SCRIPT, those of the script after it.
     """
-    from . import launch
+    from . import launch, specification
     from .settings import Settings
 
     line = launch.command(target, arguments or [], module)
     settings = Settings(
-        spec=_spec(gpus),
+        spec=specification.full(gpus),
         math=not no_math,
         trace=_writable("--trace", trace),
         report=_writable("--report", report),
@@ -80,19 +79,6 @@ def profiles_command() -> None:
     from . import profiles
 
     typer.echo("\n".join(profiles.known()))
-
-
-def _spec(gpus: str) -> str:
-    """The specification in full, checked: count, profile, an absolute path. Raises BadProfile."""
-    from . import profiles
-
-    if re.fullmatch(r"-?\d+", gpus):
-        gpus = f"{gpus}x{profiles.DEFAULT}"
-    count, profile = profiles.load(gpus)
-    which = gpus.strip().partition("x")[2] if re.match(r"\s*\d+x", gpus) else gpus.strip()
-    if which.endswith((".yaml", ".yml")):
-        return f"{count}x{Path(which).expanduser().absolute()}"
-    return f"{count}x{profile.name}"
 
 
 def _writable(option: str, path: Path | None) -> str | None:

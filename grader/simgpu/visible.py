@@ -14,7 +14,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 # C's value: a list of no GPU that CUDA knows. A child gets it that is not given Python's environment.
 NONE = "simgpu"
 
-_hidden = False
+_undo: Callable[[], None] | None = None  # while real GPUs are hidden
 
 
 def numbers(value: str | None, count: int) -> list[int]:
@@ -36,16 +36,16 @@ def numbers(value: str | None, count: int) -> list[int]:
 
 def are_hidden() -> bool:
     """Whether no real GPU is visible, whatever the program says."""
-    return _hidden or os.environ.get(VARIABLE) in ("", "-1")
+    return _undo is not None or os.environ.get(VARIABLE) in ("", "-1")
 
 
 def hide(inherited: str | None, hiding: str | None, changed: Callable[[str | None], None]) -> str | None:
-    """Hide real GPUs for the rest of this process; return what the program says.
+    """Hide real GPUs from now on; return what the program says.
 
     `inherited` is what the program's parent said, `hiding` a value that only hid real GPUs. `changed` is
     called with what the program says from now on, None where it takes the variable away.
     """
-    global _hidden
+    global _undo
     said = os.environ.get(VARIABLE)
     if said is not None and said in (NONE, hiding):
         said = inherited
@@ -53,13 +53,21 @@ def hide(inherited: str | None, hiding: str | None, changed: Callable[[str | Non
             del os.environ[VARIABLE]
         else:
             os.environ[VARIABLE] = said
-    if not _hidden:
-        _hidden = True
-        _watch(changed)
+    if _undo is None:
+        _undo = _watch(changed)
     return said
 
 
-def _watch(changed: Callable[[str | None], None]) -> None:
+def show() -> None:
+    """Undo `hide`: C's environment has what Python's has."""
+    global _undo
+    if _undo is not None:
+        _undo()
+        _undo = None
+
+
+def _watch(changed: Callable[[str | None], None]) -> Callable[[], None]:
+    """Tell of changes instead of making them in C's environment; return what undoes this."""
     putenv, unsetenv = os.putenv, os.unsetenv
     watched = os.fsencode(VARIABLE)
 
@@ -78,3 +86,12 @@ def _watch(changed: Callable[[str | None], None]) -> None:
     # os.environ looks both up each time that it is changed.
     os.putenv, os.unsetenv = put, unset
     putenv(VARIABLE, NONE)
+
+    def undo() -> None:
+        os.putenv, os.unsetenv = putenv, unsetenv
+        if VARIABLE in os.environ:
+            putenv(VARIABLE, os.environ[VARIABLE])
+        else:
+            unsetenv(VARIABLE)
+
+    return undo
