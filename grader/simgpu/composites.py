@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
+from .errors import NotSimulated
 from .local import local
 from .mismatch import device_name
 from .patches import Patches
@@ -28,12 +29,14 @@ def install(machine: Machine, patches: Patches) -> None:
     for (owner, name), check in _CHECKS.items():
         patches.set(owner, name, _after(check, getattr(owner, name)))
     patches.set(F, "one_hot", _one_hot(F.one_hot))
+    patches.set(torch.linalg, "matrix_rank", _on_the_gpu(machine, torch.linalg.matrix_rank))
     for name in _RECURRENT:
         checked = _checked(getattr(torch, name))
         patches.set(torch, name, checked)
         patches.set(torch._VF, name, checked)
     if not machine.math:
         patches.set(torch.distributions.Distribution, "_validate_args", False)  # of values that mean nothing
+        patches.set(torch, "cov", _after(_covariance, torch.cov))
     patches.set(torch._C, "_group_tensors_by_device_and_dtype", _grouped)
 
 
@@ -65,6 +68,21 @@ def _one_hot(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tenso
         return zeros.scatter(-1, tensor.unsqueeze(-1), 1)
 
     return one_hot
+
+
+def _on_the_gpu(machine: Machine, original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The same function, which for an empty input makes its result of nothing and knows no GPU."""
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> torch.Tensor:
+        out = original(*args, **kwargs)
+        if local.observed and not local.inside and device_index(out) is None:
+            device = device_index(args[0] if args else kwargs["input"])
+            if device is not None:
+                machine.place(out, device)
+        return out
+
+    return function
 
 
 def _checked(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,6 +120,14 @@ def _quantile(input: torch.Tensor, q: Any, *_: Any, **__: Any) -> None:
     """`quantile_checks` in aten/src/ATen/native/Sorting.cpp."""
     if isinstance(q, torch.Tensor) and device_index(q) != device_index(input):
         raise RuntimeError("quantile() q tensor must be on the same device as the input tensor")
+
+
+def _covariance(
+    input: torch.Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None
+) -> None:
+    """Without arithmetic: weights are judged by their values."""
+    if any(weights is not None and device_index(weights) is not None for weights in (fweights, aweights)):
+        raise NotSimulated("torch.cov with weights, in a run without arithmetic,")
 
 
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> None:

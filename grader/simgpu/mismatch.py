@@ -19,7 +19,7 @@ from .kernels import kernel, named_kernel
 Place = Callable[[torch.Tensor], int | None]
 Named = list[tuple[str, torch.Tensor]]
 
-_LEGACY_NAMES = {
+LEGACY_NAMES = {
     torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
     torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
     torch.bool: "Bool", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
@@ -160,7 +160,7 @@ def _convolution(named: Named, args: tuple, place: Place) -> str | None:
 
 def type_name(tensor: torch.Tensor, place: Place) -> str:
     """The legacy name of a tensor's type: "torch.cuda.FloatTensor"."""
-    name = _LEGACY_NAMES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.").title())
+    name = LEGACY_NAMES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.").title())
     module = "torch" if place(tensor) is None else "torch.cuda"
     return f"{module}.{name}Tensor"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import adoption, asserts, cost, unreal
+from . import adoption, asserts, cost, dtypes, unreal
 from .clock import HOST, picoseconds
 from .errors import NotSimulated
 from .local import local
@@ -88,8 +88,14 @@ class Simulation(TorchDispatchMode):
         if operator.is_view:
             return out
         if type(out) is torch.Tensor:
-            storage = out.untyped_storage()
-            if storage._simulated is None:  # type: ignore[attr-defined]
+            try:
+                storage = out.untyped_storage()
+            except WITHOUT_STORAGE:
+                self._place(out, device, operator)
+                storage = None
+            if storage is None:
+                pass
+            elif storage._simulated is None:  # type: ignore[attr-defined]
                 storage._simulated = machine.devices[device].allocate(storage.nbytes(), operator.name)  # type: ignore[attr-defined]
             elif storage._simulated is FLOATING:  # type: ignore[attr-defined]
                 machine.place(out, device, operator.name)
@@ -229,14 +235,19 @@ class Simulation(TorchDispatchMode):
                     self._place(item, device, operator)
 
     def _length(self, operator: Operator, args: tuple, kwargs: dict[str, Any], out: Any) -> int:
-        """Picoseconds for which the device is busy."""
+        """Picoseconds for which the device is busy. Raises where CUDA does not have the operator's type."""
+        dtypes.refuse(operator, args)
         return picoseconds(cost.seconds(operator.func, args, kwargs, out, self.machine.profile.gpu))
 
     def _failed(
         self, operator: Operator, args: tuple, kwargs: dict[str, Any], error: Exception, device: int
     ) -> Any:
         """Say what CUDA would have said where the CPU's operator failed."""
-        if isinstance(error, NotImplementedError) and not isinstance(error, NotSimulated):
+        if isinstance(error, NotSimulated):
+            raise error
+        if "not implemented for" in str(error):
+            return dtypes.widened(operator, args, kwargs, error)
+        if isinstance(error, NotImplementedError):
             raise NotSimulated(f"aten::{operator.name}") from error
         refused = _NO_HOST_MEMORY.search(str(error))
         if refused:

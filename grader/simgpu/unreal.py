@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .errors import NotSimulated
-from .operators import Operator
+from .operators import Operator, tensors_in
 
 aten = torch.ops.aten
 
@@ -45,6 +45,8 @@ def shapes(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
     Raises what torch raises for shapes that do not fit, NotSimulated where shapes alone do not suffice.
     """
     answer = _ANSWERS.get(operator.packet)
+    if any(tensor.layout is not torch.strided for tensor in tensors_in(args, kwargs)):
+        raise _needs_values(operator)
     if answer is not None:
         return answer(*args, **kwargs)
     if operator.packet in _MASKED:
@@ -133,6 +135,45 @@ def _unique(tensor: torch.Tensor, *_: Any, **__: Any) -> tuple[Spec, ...]:
     return _vector(tensor.numel(), tensor.dtype), positions, _vector(tensor.numel())
 
 
+def _dense(size: Any, dtype: torch.dtype) -> Spec:
+    """A contiguous tensor."""
+    strides = torch.empty(tuple(size), device="meta").stride()
+    return Spec(tuple(size), strides, dtype)
+
+
+def _unique_dim(
+    tensor: torch.Tensor, dim: int, sorted: bool = True, inverse: bool = False, counts: bool = False
+) -> tuple[Spec, ...]:
+    length = tensor.shape[dim]
+    return (
+        _dense(tensor.shape, tensor.dtype),
+        _vector(length if inverse else 0),
+        _vector(length if counts else 0),
+    )
+
+
+def _unique_consecutive(
+    tensor: torch.Tensor, inverse: bool = False, counts: bool = False, dim: int | None = None
+) -> tuple[Spec, ...]:
+    if dim is not None:
+        return _unique_dim(tensor, dim, True, inverse, counts)
+    positions = _dense(tensor.shape, torch.int64) if inverse else _vector(0)
+    return _vector(tensor.numel(), tensor.dtype), positions, _vector(tensor.numel() if counts else 0)
+
+
+def _geqrf(tensor: torch.Tensor) -> tuple[Spec, ...]:
+    *batch, rows, columns = tensor.shape
+    factors = _dense((*batch, columns, rows), tensor.dtype)
+    columns_first = (*factors.stride[:-2], factors.stride[-1], factors.stride[-2])
+    reflectors = _dense((*batch, min(rows, columns)), tensor.dtype)
+    return Spec(tuple(tensor.shape), columns_first, tensor.dtype), reflectors
+
+
+def _like(position: int) -> Callable[..., Spec]:
+    """A gradient of the argument at this position."""
+    return lambda *args, **_: _dense(args[position].shape, args[position].dtype)
+
+
 def _bincount(tensor: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> Spec:
     return _vector(max(minlength, 1), torch.int64 if weights is None else torch.float64)
 
@@ -151,5 +192,12 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
     aten.masked_select: _masked_select,
     aten._unique2: _unique,
     aten.bincount: _bincount,
+    aten.unique_dim: _unique_dim,
+    aten.unique_consecutive: _unique_consecutive,
+    aten.geqrf: _geqrf,
+    aten.multi_margin_loss_backward: _like(1),
+    aten.multilabel_margin_loss_backward: _like(1),
+    aten.fractional_max_pool3d_backward: _like(1),
+    aten._ctc_loss_backward: _like(1),
     aten._assert_async: lambda *_: None,
 }
