@@ -84,6 +84,10 @@ def test_unequal_gpus(second, parallel, said):
     assert rules(made(counters(busy=[0.5, 0.36]), parallel=parallel)) == ["nothing"]
 
 
+def test_unequal_trifles_are_not_worth_a_word():
+    assert rules(made(counters(busy=[0.05, 0.01]), parallel=PARALLEL)) == ["nothing"]
+
+
 def test_unequal_gpus_where_the_optimizer_works_on_one():
     totals = {(0, "_foreach_addcdiv_", "optimizer"): total(0.15)}
     found = text(made(counters(busy=[0.5, 0.3], totals=totals), parallel=PARALLEL), "balance")

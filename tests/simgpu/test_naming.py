@@ -1,5 +1,7 @@
 """Every operator knows the module in whose forward, or backward, it ran, and the phase of the step."""
 
+import threading
+
 import torch
 from torch import nn
 from torch.optim import optimizer as optimizers
@@ -149,6 +151,22 @@ def test_forwards_are_the_steps_where_nothing_is_optimized():
 
     found = record(run)
     assert (found.steps, found.bound) == (3, "forward")
+
+
+def test_threads_of_the_script_know_their_modules_and_end_no_steps():
+    def run():
+        nets = [nn.Sequential(nn.Linear(8, 8)).cuda(device) for device in (0, 1)]
+        inputs = [torch.randn(2, 8).cuda(device) for device in (0, 1)]
+        threads = [threading.Thread(target=net, args=(x,)) for net, x in zip(nets, inputs, strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    found = record(run)
+    assert ran(found.spans, track="cuda:0", name="addmm") == {"0"}
+    assert ran(found.spans, track="cuda:1", name="addmm") == {"Sequential.0"}
+    assert found.steps == 0
 
 
 def test_the_line_that_waits_is_found():

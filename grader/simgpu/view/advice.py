@@ -21,6 +21,7 @@ SYNCHRONIZATION_IDLE = 0.2  # the busiest GPU has nothing to do for this long
 PARAMETERS = 0.25  # broadcast and reduce of parameters
 IDLE = 0.2  # of the busiest GPU's compute, below which another counts as idle
 IMBALANCE = 0.7  # ..., below which the load counts as unequal
+BALANCE = 0.05  # of the step, below which nobody cares
 MEMORY = 0.9  # of the capacity
 COLLECTIVES = 0.2  # collectives that nothing hides
 CPU = 0.25  # operators on CPU tensors
@@ -158,7 +159,7 @@ def _balance(shares: Shares) -> Iterator[Advice]:
     compute = {device.index: shares.compute.get(device.index, 0.0) for device in record.devices}
     least = min(compute, key=lambda index: (compute[index], index))
     busiest = max(compute, key=lambda index: (compute[index], -index))
-    if compute[least] >= IMBALANCE * most:
+    if compute[least] >= IMBALANCE * most or (record.parallel and most - compute[least] < BALANCE):
         return
     figures = (
         f"cuda:{least} computes for {percent(compute[least])} of the {record.unit}, "

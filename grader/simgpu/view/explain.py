@@ -3,17 +3,16 @@ of the profile that the figures stand on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from pydantic import BaseModel
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..profiles import MachineProfile, Quantity
-from .ledger import Key, Step, Sum
+from .ledger import COMPUTE, Key, Step, Sum
 from .summary import HOST
 from .words import count, megabytes, over_the_range, percent, seconds
 
@@ -26,8 +25,8 @@ class Row(NamedTuple):
     operator: str
     module: str
     sum: Sum
-    rate: str  # that the profile grants it
-    rules: str  # compute, bandwidth or launch: the term without which it would be faster
+    rate: str  # reached in what rules it
+    rules: str  # a term of the GPU's formula; "launch" where the host takes longer to launch the calls
     share: float  # of the seconds of all devices
 
 
@@ -65,38 +64,31 @@ def show(step: Step, spec: str, profile: MachineProfile, console: Console, by_mo
 
 def rows(step: Step, profile: MachineProfile, by_module: bool = False) -> list[Row]:
     """The operators of a step, the costliest first."""
-    sums: dict[tuple[str, str], Sum] = {}
-    launching: dict[tuple[str, str], float] = {}
+    groups: dict[tuple[str, str], dict[Key, Sum]] = {}
     for key, total in step.sums.items():
-        group = key.operator, key.module if by_module else ""
-        sums[group] = sums.get(group, Sum()).plus(total)
-        launching[group] = launching.get(group, 0.0) + total.calls * _launch(key, profile)
-    everything = sum(total.seconds for total in sums.values()) or 1.0
-    made = [
-        Row(*group, total, *_ruled(total, launching[group], profile), total.seconds / everything)
-        for group, total in sums.items()
-    ]
+        groups.setdefault((key.operator, key.module if by_module else ""), {})[key] = total
+    everything = sum(total.seconds for total in step.sums.values()) or 1.0
+    made = [_row(*names, sums, everything, profile) for names, sums in groups.items()]
     return sorted(made, key=lambda row: (-row.sum.seconds, row.operator, row.module))
 
 
-def _launch(key: Key, profile: MachineProfile) -> float:
+def _row(operator: str, module: str, sums: dict[Key, Sum], everything: float, profile: MachineProfile) -> Row:
+    total, launching = Sum(), 0.0
+    terms: dict[str, float] = {}
     host = profile.host
-    return (host.backward_launch_us if key.backward else host.launch_us).value * 1e-6
-
-
-def _ruled(total: Sum, launching: float, profile: MachineProfile) -> tuple[str, str]:
-    """The rate of the ruling term, and that term."""
-    moving = total.nbytes / (profile.gpu.achieved_bandwidth_gb_s.value * 1e9)
+    for key, each in sums.items():
+        total = total.plus(each)
+        launching += each.calls * (host.backward_launch_us if key.backward else host.launch_us).value * 1e-6
+        terms[key.term] = terms.get(key.term, 0.0) + each.seconds
+    ruling = max(terms, key=lambda term: (terms[term], term))
     if not total.seconds:
-        return "-", "launch"
-    computes = total.flops > 0 and total.seconds > moving * 1.001
-    if computes:
+        rate = "-"
+    elif ruling == COMPUTE:
         rate = f"{total.flops / total.seconds / 1e12:.3g} TFLOP/s"
     else:
         rate = f"{total.nbytes / total.seconds / 1e9:.3g} GB/s"
-    if total.seconds < launching:
-        return rate, "launch"
-    return rate, "compute" if computes else "bandwidth"
+    rules = "launch" if total.seconds < launching else ruling
+    return Row(operator, module, total, rate, rules, total.seconds / everything)
 
 
 def host_terms(step: Step, profile: MachineProfile) -> list[Term]:
@@ -147,21 +139,10 @@ def link_terms(step: Step, profile: MachineProfile) -> list[Term]:
 
 def constants(profile: MachineProfile) -> list[tuple[str, Quantity]]:
     """Every figure of the profile that a term uses."""
-    parts = (profile.gpu, profile.link, profile.host)
-    found = [figure for part in parts for figure in _figures("", dict(part))]
-    return [(name, figure) for name, figure in found if not name.startswith(_UNUSED)]
-
-
-# Of a GPU, what its times do not follow.
-_UNUSED = ("peak_", "multiprocessors", "memory_gib")
-
-
-def _figures(name: str, value: Any) -> Iterator[tuple[str, Quantity]]:
-    if isinstance(value, Quantity):
-        yield name, value
-    elif isinstance(value, dict | BaseModel):
-        for key, inner in dict(value).items():
-            yield from _figures(f"{name}, {key}" if name else key, inner)
+    found = profile.gpu.figures()
+    for part in (profile.link, profile.host):
+        found += [(name, value) for name, value in part if isinstance(value, Quantity)]
+    return found
 
 
 def _table(title: str, *columns: tuple[str, bool]) -> Table:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import cost
 from ..local import local
 from ..mode import Simulation
+from ..parts import GPU
 from ..patches import Patches
 from ..timeline import PICOSECONDS, module_running
 from .naming import Naming
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
 _FORWARDS = 20  # without any step of an optimizer: this is no training
 
 
+COMPUTE, BANDWIDTH, KERNEL = "compute", "bandwidth", "shortest kernel"
+
+
 class Key(NamedTuple):
     """What is added up."""
 
     operator: str
     module: str
     backward: bool
+    term: str = ""  # of cost.duration, that rules: COMPUTE, BANDWIDTH or KERNEL
 
 
 class Sum(NamedTuple):
@@ -75,6 +80,7 @@ class _Length(int):
     """The picoseconds of a kernel, with what it does in them."""
 
     work: cost.Work
+    term: str
 
 
 class Ledger:
@@ -138,9 +144,10 @@ class Ledger:
         return _between("the whole run", self._begin, self._moment())
 
     def _add(self, length: int, name: str, backward: bool) -> None:
-        work = getattr(length, "work", None)
-        flops, nbytes = (work.flops, work.nbytes) if work is not None else (0, 0)
-        key = Key(name, module_running(), backward)
+        flops, nbytes, term = 0, 0, ""
+        if isinstance(length, _Length):
+            flops, nbytes, term = length.work.flops, length.work.nbytes + length.work.apart, length.term
+        key = Key(name, module_running(), backward, term)
         self._sums[key] = self._sums.get(key, Sum()).plus(Sum(1, flops, nbytes, length / PICOSECONDS))
 
     def _moment(self) -> Moment:
@@ -167,9 +174,19 @@ def _with_work(length: Any) -> Any:
     def measured(mode: Simulation, operator: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> int:
         made = _Length(length(mode, operator, args, kwargs, out))
         made.work = cost.work(operator.func, args, kwargs, out)
+        made.term = ruling(made.work, mode.machine.profile.gpu)
         return made
 
     return measured
+
+
+def ruling(asked: cost.Work, gpu: GPU) -> str:
+    """The term without which the work would take a GPU less time."""
+    having = cost.rates(gpu)
+    whole = cost.duration(asked, having)
+    if cost.duration(asked._replace(flops=0), having) < whole:
+        return COMPUTE
+    return BANDWIDTH if cost.duration(asked._replace(nbytes=0), having) < whole else KERNEL
 
 
 def _between(name: str, before: Moment, after: Moment) -> Step:

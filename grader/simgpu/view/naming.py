@@ -52,8 +52,9 @@ class _Stack(threading.local):
 class Naming:
     """Maintains `local.module` and `local.phase` between `install()` and `remove()`.
 
-    `on_step(optimizer)` is called after each step of an optimizer, `on_forward(module)` before each outermost
-    forward of the main thread. Without `names` only these are, `on_forward` for wrappers over devices alone.
+    `on_step(optimizer)` is called after each step of an optimizer in the thread that installed it, and
+    `on_forward(module)` before each outermost forward there. Without `names` only these are, `on_forward` for
+    wrappers over devices alone.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Naming:
         self._roots = 0
         self._parallel_path: str | None = None
         self._handles: list[Any] = []
+        self._thread = 0
         self._counted: set[int] = set()
         self._wrappers: set[int] = set()
         self.parameters: dict[int, int] = {}  # bytes on each device
@@ -72,6 +74,7 @@ class Naming:
 
     def install(self) -> None:
         """Begin, in this thread and those that it starts."""
+        self._thread = threading.get_ident()
         before, after = (
             optimizers.register_optimizer_step_pre_hook,
             optimizers.register_optimizer_step_post_hook,
@@ -100,13 +103,16 @@ class Naming:
     def _optimizer_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._stack.before_optimizer:
             local.module, local.phase = self._stack.before_optimizer.pop()
-        if local.observed:
+        if self._tells_steps():
             self._on_step(optimizer)
 
     def _enter_wrapper(self, module: nn.Module, args: Any) -> None:
-        if isinstance(module, DataParallel | DistributedDataParallel) and local.observed:
+        if isinstance(module, DataParallel | DistributedDataParallel) and self._tells_steps():
             self._describe(module)
             self._on_forward(module)
+
+    def _tells_steps(self) -> bool:
+        return local.observed and threading.get_ident() == self._thread
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         stack = self._stack
@@ -118,7 +124,7 @@ class Naming:
         if isinstance(module, DataParallel | DistributedDataParallel):
             self._describe(module)
             self._parallel_path = path
-        if len(stack.frames) == 1 and local.observed and not _is_replica(module):
+        if len(stack.frames) == 1 and self._tells_steps():
             self._on_forward(module)
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:

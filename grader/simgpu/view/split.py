@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..timeline import Span
+from ..timeline import PICOSECONDS, Span
 from .record import FORWARD, Record
 
 # A moment counts as the first of these that goes on anywhere in the machine.
@@ -49,8 +49,9 @@ def typical(record: Record) -> Window:
     ]
     if not steps:
         return Window(0.0, until, 0)
-    middle = sorted(window.length for window in steps)[(len(steps) - 1) // 2]
-    return next(window for window in steps if window.length == middle)
+    lengths = [round(window.length * PICOSECONDS) for window in steps]  # differences of floats are not exact
+    middle = sorted(lengths)[(len(lengths) - 1) // 2]
+    return steps[lengths.index(middle)]
 
 
 def cut(spans: Iterable[Span], window: Window) -> list[Span]:

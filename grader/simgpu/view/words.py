@@ -11,7 +11,7 @@ def seconds(value: float) -> str:
         return f"{value:.3g} s"
     if value >= 1e-3:
         return f"{1e3 * value:.3g} ms"
-    return f"{1e6 * value:.3g} µs" if value >= 1e-6 else f"{1e9 * value:.2g} ns"
+    return f"{1e6 * value:.3g} µs" if value >= 1e-6 else f"{1e9 * value:.3g} ns"
 
 
 def span_of(low: float, high: float) -> str:
