@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd.function import BackwardCFunction
-from torch.nn.parallel._functions import Broadcast
 
 from .local import inside
 from .patches import Patches
@@ -34,24 +32,6 @@ class Communication:
         patches.set(torch._C, "_broadcast_coalesced", self.broadcast_coalesced)
         patches.set(torch.cuda.nccl, "is_available", self.has_nccl)
         patches.set(torch.cuda.nccl, "reduce", self.reduce)
-        # Not the class that replicate() uses but the base of all backwards: torch.nn.parallel stays as it is.
-        patches.set(BackwardCFunction, "apply", self._with_devices(BackwardCFunction.apply))
-
-    def _with_devices(self, apply: Any) -> Any:
-        """Give the zeros that C++ puts in for missing gradients the devices that CUDA would put them on.
-
-        The gradients of a broadcast come device by device, `num_inputs` for each; those of parameters that
-        ask for no gradient are such zeros.
-        """
-
-        def apply_with_devices(node: Any, *grads: Any) -> Any:
-            if issubclass(node._forward_cls, Broadcast):
-                for position, grad in enumerate(grads):
-                    if isinstance(grad, torch.Tensor) and device_index(grad) is None:
-                        self.machine.place(grad, node.target_gpus[position // node.num_inputs])
-            return apply(node, *grads)
-
-        return apply_with_devices
 
     def scatter(
         self,
@@ -154,15 +134,16 @@ class Communication:
         if any(device_index(tensor) != devices[0] for tensor in tensors):
             raise RuntimeError(f"All tensors must be on devices[0]: {devices[0]}")
         copies = [list(tensors)]
-        copies += [[self._duplicate(tensor, device) for tensor in tensors] for device in devices[1:]]
-        nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        with torch._C.DisableTorchFunctionSubclass():  # as in C++, subclasses are not asked
+            copies += [[self._duplicate(tensor, device) for tensor in tensors] for device in devices[1:]]
+            nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         self.machine.clocks.broadcast(list(devices), nbytes)
         return copies
 
     def _duplicate(self, tensor: torch.Tensor, device: int) -> torch.Tensor:
         with inside(), torch.no_grad():
             made = tensor.detach().clone() if self.machine.math else torch.empty_like(tensor)
-        self.machine.place(made, device)
+        self.machine.place(made, device, "broadcast")
         return made
 
     def has_nccl(self, tensors: Sequence[torch.Tensor]) -> bool:

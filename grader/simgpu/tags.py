@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin
 
 from .local import inside
 
 ATTRIBUTE = "_simulated"
 _functorch = torch._C._functorch
-WITHOUT_STORAGE = (NotImplementedError, RuntimeError)
+WITHOUT_STORAGE = (NotImplementedError, RuntimeError, ValueError)
 
 
 class Tag:
@@ -62,6 +63,10 @@ def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
     except WITHOUT_STORAGE:
         if _functorch.is_functorch_wrapped_tensor(tensor):  # inside vmap(), grad() and the like
             yield from storages(_functorch.get_unwrapped(tensor))
+            return
+        if isinstance(tensor, UninitializedTensorMixin):
+            with torch._C.DisableTorchFunctionSubclass():
+                yield tensor.untyped_storage()
             return
         for part in sparse_parts(tensor):
             yield part.untyped_storage()

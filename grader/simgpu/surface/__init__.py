@@ -17,12 +17,14 @@ from . import (
     distributed,
     exchange,
     factories,
+    functions,
     generators,
     markers,
     memory,
     modules,
     numbers,
     profiling,
+    recurrent,
     serialization,
     storages,
     streams,
@@ -44,15 +46,15 @@ def install(machine: Machine, patches: Patches) -> None:
     generators.install(machine, patches)
     implemented: set[str] = set()
     for area in (cuda, streams, memory, generators, markers, synchronizing):
-        functions = area.functions(machine)
-        for name, function in functions.items():
+        answers = area.functions(machine)
+        for name, function in answers.items():
             patches.set(_module(name), name.rpartition(".")[2], function)
-        implemented |= set(functions)
+        implemented |= set(answers)
     unsupported.install(patches, implemented)
     distributed.install(machine, patches)
     for area in (accelerator, storages, tensors, typed, modules, autocast, serialization, exchange):
         area.install(machine, patches)
-    for area in (backends, profiling):
+    for area in (functions, recurrent, backends, profiling):
         area.install(machine, patches)
 
 

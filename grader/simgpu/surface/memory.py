@@ -32,7 +32,9 @@ class Figures:
 
     def meter(self, device: Any = None) -> Meter:
         """The memory of the device that is meant."""
-        return self.machine.devices[self.machine.index(device)].memory
+        chosen = self.machine.devices[self.machine.index(device)]
+        chosen.release()
+        return chosen.memory
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
         """Bytes free and in total."""

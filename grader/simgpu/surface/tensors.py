@@ -6,18 +6,29 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin
 
+from .. import transfers
 from ..local import inside, local
 from ..mismatch import type_name
 from ..patches import Patches
 from ..tags import PINNED, device_index, tag_of
-from ..transfers import move
 from .typed import TensorType
 
 if TYPE_CHECKING:
     from ..machine import Machine
 
 _Base = torch._C.TensorBase
+
+
+def move(machine: Machine, source: torch.Tensor, *how: Any, **named: Any) -> torch.Tensor:
+    """What `transfers.move` gives, also for the parameters of lazy modules, which forbid most methods."""
+    if not isinstance(source, UninitializedTensorMixin):
+        return transfers.move(machine, source, *how, **named)
+    with torch._C.DisableTorchFunctionSubclass():
+        return transfers.move(machine, source, *how, **named)
+
+
 _physical_device = _Base.device.__get__
 
 
