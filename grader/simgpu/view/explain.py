@@ -16,7 +16,8 @@ from .ledger import COMPUTE, Key, Step, Sum
 from .summary import HOST
 from .words import count, megabytes, over_the_range, percent, seconds
 
-_FIGURES_SHOWN = 30  # operators; the rest are added up
+_SHOWN = 30  # operators; the rest are added up
+_WIDE = 100  # columns
 
 
 class Row(NamedTuple):
@@ -46,7 +47,12 @@ def show(step: Step, spec: str, profile: MachineProfile, console: Console, by_mo
     if ranged:
         console.print(ranged)
     console.print()
-    console.print(_operators(rows(step, profile, by_module), by_module))
+    console.print(_operators(rows(step, profile, by_module), by_module, console.width < _WIDE))
+    console.print()
+    console.print(
+        "What rules: the arithmetic (compute), the memory (bandwidth), the shortest time that a kernel takes "
+        "(kernel), or the host, where launching takes longer than the work (launch)."
+    )
     console.print()
     console.print(_terms("The host", host_terms(step, profile), value))
     links = link_terms(step, profile)
@@ -146,40 +152,63 @@ def constants(profile: MachineProfile) -> list[tuple[str, Quantity]]:
 
 
 def _table(title: str, *columns: tuple[str, bool]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", title_style="")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+        title=title,
+        title_justify="left",
+        title_style="",
+    )
     for name, is_number in columns:
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     return table
 
 
-def _operators(found: Sequence[Row], by_module: bool) -> Table:
-    names = [("operator", False), *([("module", False)] if by_module else [])]
-    numbers = [("calls", True), ("FLOP", True), ("bytes", True), ("rate", True)]
-    table = _table(
-        "The GPUs, all together", *names, *numbers, ("rules", False), ("time", True), ("share", True)
-    )
-    for row in found[:_FIGURES_SHOWN]:
-        total = row.sum
-        table.add_row(
-            row.operator,
-            *([row.module or "-"] if by_module else []),
-            f"{total.calls:,}",
-            count(total.flops) if total.flops else "-",
-            megabytes(total.nbytes),
-            row.rate,
-            row.rules,
-            seconds(total.seconds),
-            percent(row.share),
-        )
-    rest = found[_FIGURES_SHOWN:]
+def _operators(found: Sequence[Row], by_module: bool, narrow: bool) -> Table:
+    work = [] if narrow else ["FLOP", "bytes"]  # rate times time
+    columns = [
+        "operator",
+        *(["module"] if by_module else []),
+        "calls",
+        *work,
+        "rate",
+        "rules",
+        "time",
+        "share",
+    ]
+    table = _table("The GPUs, all together", *((name, name not in _TEXTS) for name in columns))
+    for row in found[:_SHOWN]:
+        table.add_row(*(_cells(row)[name] for name in columns))
+    rest = found[_SHOWN:]
     if rest:
-        blanks = [""] * (len(table.columns) - 4)
-        took, calls = sum(row.sum.seconds for row in rest), sum(row.sum.calls for row in rest)
-        share = percent(sum(row.share for row in rest))
-        table.add_row(
-            f"{len(rest)} more", *blanks[:by_module], f"{calls:,}", *blanks[by_module:], seconds(took), share
-        )
+        total = Sum()
+        for row in rest:
+            total = total.plus(row.sum)
+        share = sum(row.share for row in rest)
+        cells = _cells(Row(f"{len(rest)} more", "", total, "", "", share))
+        table.add_row(*(cells[name] for name in columns))
     return table
+
+
+_TEXTS = ("operator", "module", "rules")
+
+
+def _cells(row: Row) -> dict[str, str]:
+    """What a row shows in each column that there may be."""
+    total = row.sum
+    return {
+        "operator": row.operator,
+        "module": row.module or "-",
+        "calls": f"{total.calls:,}",
+        "FLOP": count(total.flops) if total.flops else "-",
+        "bytes": megabytes(total.nbytes),
+        "rate": row.rate,
+        "rules": row.rules,
+        "time": seconds(total.seconds),
+        "share": percent(row.share),
+    }
 
 
 def _terms(title: str, terms: Sequence[Term], whole: float) -> Table:

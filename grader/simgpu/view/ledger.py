@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _FORWARDS = 20  # without any step of an optimizer: this is no training
 
 
-COMPUTE, BANDWIDTH, KERNEL = "compute", "bandwidth", "shortest kernel"
+COMPUTE, BANDWIDTH, KERNEL = "compute", "bandwidth", "kernel"  # the last: the shortest that one takes
 
 
 class Key(NamedTuple):
