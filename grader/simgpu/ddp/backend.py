@@ -8,13 +8,11 @@ import inspect
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from ..patches import Patches
 from .exchange import Exchange
-from .failures import VERSION
 from .group import SimulatedNCCL, WithGloo
 
 if TYPE_CHECKING:
@@ -69,9 +67,6 @@ def install(machine: Machine, patches: Patches) -> None:
         patches.set(dist, "ProcessGroupNCCL", _ProcessGroupNCCL)
     if not isinstance(c10d.default_pg_nccl_timeout, timedelta):
         patches.set(c10d, "default_pg_nccl_timeout", _TIMEOUT)
-    patches.set(torch.cuda.nccl, "version", lambda: VERSION)
-    # What torch was built for; barrier() and device meshes ask it for the type of device to work on.
-    patches.set(torch._C, "_get_accelerator", lambda *check: torch.device("cuda"))
 
 
 class _Creator:

@@ -6,14 +6,13 @@ import enum
 import re
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 
 _GONE = re.compile(
-    r"closed by peer|reset by peer|Broken pipe|Socket closed|Connection refused", re.IGNORECASE
+    r"closed by peer|reset by peer|Broken pipe|Socket closed|Connection refused|likely closed", re.IGNORECASE
 )
 _LATE = re.compile(r"timed out|timeout", re.IGNORECASE)
-VERSION = (2, 27, 5)  # of the NCCL that is stood in for
-_VERSION_TEXT = ".".join(map(str, VERSION))
 
 
 class Peers(enum.Enum):
@@ -60,9 +59,10 @@ def no_communicator(rank: int, timeout: timedelta, reason: str) -> Exception:
 
 def duplicate(first: int, second: int, device: int) -> Exception:
     """Two processes of a group work on the same GPU."""
+    version = ".".join(map(str, torch.cuda.nccl.version()))
     return dist.DistBackendError(
         f"NCCL error in: ProcessGroupNCCL.cpp, invalid usage (run with NCCL_DEBUG=WARN for details), "
-        f"NCCL version {_VERSION_TEXT}\n"
+        f"NCCL version {version}\n"
         "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
         "Last error:\n"
         f"Duplicate GPU detected : rank {first} and rank {second} both on CUDA device {device + 1:x}000"

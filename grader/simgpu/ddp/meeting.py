@@ -134,5 +134,6 @@ def ready(machine: Machine, device: int) -> Moment:
 def occupy(machine: Machine, call: Call, start: Moment, seconds: float, nbytes: int) -> Arrival:
     """Charge the device with a collective that begins at `start`; its end."""
     if local.observed:
-        machine.clocks.collective(call.device, start, seconds, call.name, nbytes)
+        phase = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
+        machine.clocks.collective(call.device, start, seconds, call.name, nbytes, phase)
     return Arrival(machine, call.device, machine.clocks.moment(call.device, COMMUNICATION))

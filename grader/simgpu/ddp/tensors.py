@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
+from ..errors import NotSimulated
+from ..local import local
 from ..tags import device_index
 from . import reductions
 
@@ -52,6 +54,8 @@ def check(tensors: Sequence[torch.Tensor], bound: torch.device | None = None) ->
         raise ValueError("Tensor list must be nonempty")
     homes = {home(tensor) for tensor in tensors}
     if homes == {None}:
+        if local.inside:  # called by an operator, whose own tensors have no place yet
+            raise NotSimulated("torch.distributed._functional_collectives")
         raise RuntimeError(_NO_BACKEND)
     if None in homes or any(tensor.layout is not torch.strided for tensor in tensors):
         raise ValueError("Tensors must be CUDA and dense")
