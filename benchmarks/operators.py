@@ -16,7 +16,8 @@ must be refused by name.
     python benchmarks/operators.py [--sample N --seed S] [--inputs 6] [--only NAME] [--write]
 
 `--sample 40 --seed 7` takes 40 operators chosen by that seed; `--write` puts the result of a full
-run into docs/simgpu-operators.md. Ends with 1 where fewer than 99 % pass, or 97 % without arithmetic.
+run into docs/simgpu-operators.md. Ends with 1 where one gives a wrong result without saying so, or where
+of all operators fewer than 99 % pass with arithmetic, or 97 % without.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def run(op: Any, call: Call, device: str, seed: int) -> list[Any]:
     """The operator's outputs, then its gradients, in one flat list; None for a gradient that is missing."""
     first, args, kwargs = call.arguments(device)
     torch.manual_seed(seed)
-    out = op(first, *args, **kwargs)
+    out = current(op)(first, *args, **kwargs)
     results = tree_flatten(out)[0]
     if not op.supports_autograd:
         return results
@@ -152,6 +153,14 @@ def run(op: Any, call: Call, device: str, seed: int) -> list[Any]:
         return results
     ones = [torch.ones_like(item) for item in differentiable]
     return results + list(torch.autograd.grad(differentiable, inputs, ones, allow_unused=True))
+
+
+def current(op: Any) -> Callable[..., Any]:
+    """The operator as a script that starts now finds it; torch's list holds what it was before."""
+    found: Any = torch
+    for part in op.name.split("."):
+        found = getattr(found, part, None)
+    return found if getattr(found, "__wrapped__", None) is op.op else op
 
 
 def wanting_gradients(tree: Any) -> list[torch.Tensor]:
@@ -235,11 +244,15 @@ def judge(op: Any, seed: int, limit: int, math: bool) -> Outcome:
     return Outcome(title(op), next((kind for kind in ("largest", "passed") if kind in kinds), "no inputs"))
 
 
+def compared(outcomes: list[Outcome]) -> list[Outcome]:
+    """Those of operators that the CPU can run with the inputs of a GPU."""
+    return [outcome for outcome in outcomes if outcome.kind != "no inputs"]
+
+
 def table(outcomes: list[Outcome]) -> str:
     """Counts, and a line for each operator that did not simply pass."""
-    compared = [outcome for outcome in outcomes if outcome.kind != "no inputs"]
-    passed = sum(outcome.good for outcome in compared)
-    lines = [f"{passed} of {len(compared)} operators passed ({passed / max(1, len(compared)):.1%})"]
+    total, passed = len(compared(outcomes)), sum(outcome.good for outcome in outcomes)
+    lines = [f"{passed} of {total} operators passed ({passed / max(1, total):.1%})"]
     for outcome in outcomes:
         if outcome.kind != "passed":
             lines.append(f"  {outcome.kind:9}  {outcome.name:42}  {outcome.reason}".rstrip())
@@ -260,9 +273,8 @@ def page(results: dict[str, list[Outcome]]) -> str:
         "| --- | ---: | ---: | ---: |",
     ]
     for name, outcomes in results.items():
-        compared = [outcome for outcome in outcomes if outcome.kind != "no inputs"]
-        passed = sum(outcome.good for outcome in compared)
-        lines.append(f"| {name} | {len(compared)} | {passed} | {passed / len(compared):.1%} |")
+        total, passed = len(compared(outcomes)), sum(outcome.good for outcome in outcomes)
+        lines.append(f"| {name} | {total} | {passed} | {passed / max(1, total):.1%} |")
     titles = {
         "failed": "Not the CPU's result",
         "refused": "Refused by name",
@@ -297,9 +309,9 @@ def main() -> int:
     for name, math in (("with arithmetic", True), ("without arithmetic", False)):
         outcomes = results[name] = [judge(op, options.seed, options.inputs, math) for op in chosen]
         print(f"\n{name}: {table(outcomes)}", flush=True)
-        bad = sum(outcome.kind in ("failed", "refused") for outcome in outcomes)
-        wrong = not math and any(outcome.kind == "failed" for outcome in outcomes)
-        good &= bad <= (1 - LEAST[name]) * len(outcomes) and not wrong
+        good &= not any(outcome.kind == "failed" for outcome in outcomes)
+        if len(chosen) == len(everything):
+            good &= sum(outcome.good for outcome in outcomes) >= LEAST[name] * len(compared(outcomes))
     if options.write:
         PAGE.write_text(page(results), encoding="utf-8")
     return 0 if good else 1
