@@ -28,7 +28,7 @@ def transfer(
     """
     origin = device_index(source)
     with inside(), torch.no_grad():
-        if machine.math:
+        if machine.math or (target is not None and source.layout is not torch.strided):
             made = _original_to(source, dtype=dtype or source.dtype, copy=True, memory_format=memory_format)
         elif target is None:
             made = torch.zeros_like(source, dtype=dtype, memory_format=memory_format)
