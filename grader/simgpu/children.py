@@ -19,7 +19,7 @@ def install(machine: Machine, patches: Patches) -> None:
     if VARIABLE in os.environ:
         return
     hiding = os.environ.get(visible.VARIABLE)
-    settings = Settings(absolute(machine.spec), machine.math, quiet=True, hiding=hiding)
+    settings = Settings(absolute(machine.spec), machine.math, quiet=True, frames=True, hiding=hiding)
     for name, value in settings.variables(os.environ).items():
         before = os.environ.get(name)
         os.environ[name] = value

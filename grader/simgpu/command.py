@@ -9,9 +9,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 USAGE, INTERRUPTED = 2, 130  # exit codes
 _UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings along
@@ -35,6 +38,10 @@ Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[ARGS]...", help="What the script is given.", show_default=False),
 ]
+Module = Annotated[
+    bool, typer.Option("-m", "--module", help="SCRIPT is the name of a module, as for python -m.")
+]
+_PIPED = 120  # columns
 _OURS_FIRST = {"allow_interspersed_args": False}  # what follows the script is the script's
 
 
@@ -43,9 +50,7 @@ def run_command(
     target: Target,
     arguments: Arguments = None,
     gpus: Gpus = "2xT4",
-    module: Annotated[
-        bool, typer.Option("-m", "--module", help="SCRIPT is the name of a module, as for python -m.")
-    ] = False,
+    module: Module = False,
     no_math: Annotated[
         bool, typer.Option("--no-math", help="Compute no values on the GPUs: they read as 0. Much faster.")
     ] = False,
@@ -55,6 +60,10 @@ def run_command(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page about the run (HTML).")
     ] = None,
+    frames: Annotated[
+        bool, typer.Option("--frames", help="Show the simulation's own frames in tracebacks, too.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")] = False,
 ) -> None:
     """Run a script as if the GPUs were there; a summary follows on standard error.
 
@@ -69,16 +78,60 @@ def run_command(
         math=not no_math,
         trace=_writable("--trace", trace),
         report=_writable("--report", report),
+        frames=frames,
+        quiet=quiet,
     )
     launch.execute(line, settings)
 
 
-@app.command("profiles")
-def profiles_command() -> None:
-    """List the GPUs that can be simulated."""
-    from . import profiles
+@app.command("explain", context_settings=_OURS_FIRST)
+def explain_command(
+    target: Target,
+    arguments: Arguments = None,
+    gpus: Gpus = "2xT4",
+    module: Module = False,
+    by_module: Annotated[
+        bool, typer.Option("--by-module", help="Tell the operators of each module apart.")
+    ] = False,
+) -> None:
+    """Say what one training step costs, operator by operator and term by term.
 
-    typer.echo("\n".join(profiles.known()))
+    Runs the script without computing values until two steps of its optimizer are done.
+    """
+    from . import launch, specification
+    from .settings import Settings
+
+    line = launch.command(target, arguments or [], module)
+    kind = "module" if by_module else "operator"
+    launch.execute(line, Settings(specification.full(gpus), math=False, explain=kind))
+
+
+@app.command("profiles")
+def profiles_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One of the list, or the path of a YAML file.")
+    ] = None,
+) -> None:
+    """List the GPUs that can be simulated, or show all figures of one and where they are from."""
+    from . import listing, profiles
+
+    console = _console()
+    if name is None:
+        listing.show_all(console)
+    else:
+        listing.show_one(profiles.load(name).profile, console)
+
+
+def _console() -> Console:
+    """Standard output; where that is no terminal, wide enough for a table."""
+    from rich.console import Console
+
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    console = Console(highlight=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PIPED
+    return console
 
 
 def _writable(option: str, path: Path | None) -> str | None:
@@ -116,6 +169,9 @@ def execute(arguments: Sequence[str]) -> int:
         return say(f"{sentence}. `simgpu --help` shows what can be given.", USAGE)
     except (NothingToRun, BadProfile) as problem:
         return say(str(problem), USAGE)
+    except BrokenPipeError:  # the reader, `head` for instance, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
@@ -24,7 +26,7 @@ def arrange(machine: Machine, settings: Settings, first: bool) -> None:
 
     `first` is the process that `simgpu run` became.
     """
-    if settings.quiet:
+    if settings.quiet and not (settings.trace or settings.report):
         return
     if settings.explain:
         show = _explanation(machine, settings.explain == "module")
@@ -49,6 +51,18 @@ def _carefully(show: Callable[[], None]) -> None:
         pass
     except Exception as fault:
         print(f"simgpu: what the run did cannot be shown: {_described(fault)}", file=sys.__stderr__)
+    finally:
+        _keep_interrupt()
+
+
+def _keep_interrupt() -> None:
+    """Let a process that Ctrl-C ended say so to its parent, as Python does by a flag.
+
+    Code run from a text clears the flag, or sets it, and there is such code in what was imported meanwhile.
+    """
+    if getattr(sys, "last_type", None) is KeyboardInterrupt:
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
 
 
 def _described(fault: Exception) -> str:
@@ -67,7 +81,7 @@ def _explanation(machine: Machine, by_module: bool) -> Callable[[], None]:
     def show() -> None:
         ledger.stop()
         if _was_used(machine):
-            explain.show(ledger.step(), machine.spec, machine.profile, _console(), by_module)
+            explain.show(ledger.step(), machine.spec, machine.profile, _console(sys.__stdout__), by_module)
 
     return show
 
@@ -85,12 +99,22 @@ def _summary(machine: Machine, settings: Settings, first: bool) -> Callable[[], 
         if not used and _ended_children() != children:
             return  # a launcher: they have shown what they did
         trace, report = (_file(path, rank) for path in (settings.trace, settings.report))
-        console = _console() if not rank else None
-        if console is not None and rank is not None:
-            console.print(f"\nrank {rank} of {facts['world_size']}:")
+        console = _console(sys.__stderr__) if not (rank or settings.quiet) else None
+        if console is not None and not first:
+            console.print(f"\n{_who(facts)}:", soft_wrap=True)
         view.finish(recording, trace, report, console)
 
     return show
+
+
+def _who(facts: dict[str, Any]) -> str:
+    """Which of the processes this is."""
+    if "rank" in facts:
+        return f"rank {facts['rank']} of {facts['world_size']}"
+    process = multiprocessing.current_process()
+    if multiprocessing.parent_process() is not None:
+        return process.name
+    return f"process {process.pid}, {' '.join(sys.argv)}"
 
 
 def _was_used(machine: Machine) -> bool:
@@ -121,5 +145,5 @@ def _file(path: str | None, rank: int | None) -> Path | None:
     return file
 
 
-def _console() -> Console:
-    return Console(file=sys.__stderr__, highlight=False, emoji=False)
+def _console(stream: TextIO | None) -> Console:
+    return Console(file=stream, highlight=False, emoji=False)

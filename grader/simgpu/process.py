@@ -84,7 +84,10 @@ class Process:
         except (BadProfile, RealGPUs) as problem:
             give_up(str(problem))
         self.machine = machine
-        from . import ending
+        from . import ending, tracebacks
+
+        if not self.settings.frames:
+            tracebacks.install()
 
         ending.arrange(machine, self.settings, self.first)
 

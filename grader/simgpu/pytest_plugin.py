@@ -16,6 +16,7 @@ Without any of these nothing is imported and nothing is changed.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
@@ -65,10 +66,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if marker is None:
         return
     item.stash[_marked] = place = Place()
-    try:
-        place.put(*marker.args, **marker.kwargs)
-    except TypeError:
+    arguments = None
+    with contextlib.suppress(TypeError):
+        arguments = inspect.signature(place.put).bind(*marker.args, **marker.kwargs)
+    if arguments is None:
         _fail('the marker simgpu takes GPUs, and math if need be: @pytest.mark.simgpu("2xT4", math=False)')
+    place.put(*arguments.args, **arguments.kwargs)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

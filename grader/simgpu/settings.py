@@ -26,6 +26,7 @@ class Settings(NamedTuple):
     report: str | None = None
     explain: str | None = None  # "operator" or "module": the cost of one step by these, not a summary
     quiet: bool = False  # show nothing
+    frames: bool = False  # show the simulation's own frames in tracebacks
     visible: str | None = None  # what the program says in CUDA_VISIBLE_DEVICES; None where it says nothing
     hiding: str | None = None  # a value of that variable which only hides real GPUs
 

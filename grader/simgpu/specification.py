@@ -1,11 +1,12 @@
-"""What people write where GPUs are asked for: "2", "2xV100", "2xmy/profile.yaml"."""
+"""What people write where GPUs are asked for: "2", "2xV100", "2xmy/profile.yaml", "4xA100+pcie4"."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-_COUNTED = re.compile(r"(?P<count>-?\d+)(?:x(?P<which>.*))?$", re.DOTALL)
+_COUNTED = re.compile(r"(-?\d+)(?:x(.*))?$", re.DOTALL)
+_FILE = re.compile(r"(.+\.ya?ml)(\+.*)?$", re.DOTALL)
 
 
 def full(text: str) -> str:
@@ -15,24 +16,24 @@ def full(text: str) -> str:
     """
     from . import profiles
 
-    text = text.strip()
-    matched = _COUNTED.match(text)
-    if matched and matched["which"] is None:
-        text = f"{text}x{profiles.DEFAULT}"
-    count, profile = profiles.load(text)
-    which = _file(text)
-    return f"{count}x{which or profile.name}"
+    count, which = _parts(text)
+    which = profiles.DEFAULT if which is None else which
+    selected = profiles.load(which if count is None else f"{count}x{which}")
+    return f"{selected.count}x{_absolute(which) if _FILE.match(which) else selected.profile.name}"
 
 
 def absolute(text: str) -> str:
     """A specification that is right, so that it means the same in any folder."""
-    which = _file(text)
-    matched = _COUNTED.match(text.strip())
-    return text if which is None else f"{matched['count']}x{which}" if matched else which
+    count, which = _parts(text)
+    return _absolute(which or "") if count is None else f"{count}x{_absolute(which or '')}"
 
 
-def _file(text: str) -> str | None:
-    """The absolute path of the profile's file, where one is given."""
+def _parts(text: str) -> tuple[int | None, str | None]:
+    """Count and machine, as far as they are said."""
     matched = _COUNTED.match(text.strip())
-    which = (matched["which"] or "") if matched else text.strip()
-    return str(Path(which).expanduser().absolute()) if which.endswith((".yaml", ".yml")) else None
+    return (int(matched[1]), matched[2]) if matched else (None, text.strip())
+
+
+def _absolute(which: str) -> str:
+    matched = _FILE.match(which)
+    return which if matched is None else f"{Path(matched[1]).expanduser().absolute()}{matched[2] or ''}"
