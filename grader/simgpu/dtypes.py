@@ -1,12 +1,16 @@
 """Types of numbers for which CUDA has a kernel and the CPU has none, and the other way round.
 
 What only CUDA computes in half precision is computed in float32 and rounded, as most of its kernels do
-inside. What only the CPU computes is refused as CUDA refuses it.
+inside. So are products and convolutions, which most CPUs compute in half precision, if at all, up to a
+hundred times slower; CUDA accumulates them in float32 too. What only the CPU computes is refused as CUDA
+refuses it.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,6 +41,47 @@ _REFUSED: dict[str, tuple[str, set[torch.dtype]]] = {
     "max_pool2d_with_indices": ("max_pool2d_with_indices_out_cuda_frame", _WHOLE),
     "max_pool3d_with_indices": ("max_pool3d_with_indices_out_frame", _WHOLE),
 }
+_HEAVY = {
+    "mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "convolution", "_convolution", "convolution_backward",
+    "_slow_conv2d_forward", "_slow_conv2d_backward",
+}  # fmt: skip
+
+
+def runner(operator: Operator) -> Callable[..., Any]:
+    """What computes an operator on the CPU: the operator itself, or for heavy ones one in float32."""
+    if operator.name not in _HEAVY or operator.mutates:
+        return operator.func
+    func, slow = operator.func, _slow()
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        for value in args:
+            if isinstance(value, torch.Tensor):
+                if value.dtype in slow:
+                    return _rounded(func(*_cast(args, value.dtype, torch.float32), **kwargs), value.dtype)
+                break
+        return func(*args, **kwargs)
+
+    return run
+
+
+@functools.cache
+def _slow() -> frozenset[torch.dtype]:
+    """The types that this CPU is slow in."""
+    fast = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return frozenset({torch.float16} if fast else {torch.float16, torch.bfloat16})
+
+
+def _cast(values: tuple, narrow: torch.dtype, wide: torch.dtype) -> tuple:
+    return tuple(
+        value.to(wide) if isinstance(value, torch.Tensor) and value.dtype is narrow else value
+        for value in values
+    )
+
+
+def _rounded(made: Any, dtype: torch.dtype) -> Any:
+    if isinstance(made, torch.Tensor):
+        return made.to(dtype)
+    return tuple(None if item is None else item.to(dtype) for item in made)
 
 
 def refuse(operator: Operator, args: tuple) -> None:

@@ -58,6 +58,7 @@ class Simulation(TorchDispatchMode):
             operator = _learned.get(func)
             if operator is None:
                 operator = _learned[func] = Operator(func)
+                operator.run = dtypes.runner(operator)
                 operator.plain = operator.plain and operator.packet not in SPECIAL
             if operator.composed:  # as inference mode gives them; autograd has taken them apart before
                 here.inside = 0
@@ -82,7 +83,7 @@ class Simulation(TorchDispatchMode):
         if machine.poisoned:
             machine.raise_poison(device)
         try:
-            out = operator.func(*args)
+            out = operator.run(*args)
         except (RuntimeError, IndexError) as error:
             out = self._failed(operator, args, {}, error, device)
         if operator.is_view:
@@ -193,7 +194,7 @@ class Simulation(TorchDispatchMode):
                 with generators.as_default(machine.devices[device].generator):
                     out = operator.func(*args, **kwargs)
             else:
-                out = operator.func(*args, **kwargs)
+                out = operator.run(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
             out = self._failed(operator, args, kwargs, error, device)
         self._place(out, device, operator)

@@ -33,7 +33,7 @@ class Operator:
     """One overload of an ATen operator."""
 
     __slots__ = (
-        "func", "name", "packet", "is_view", "free", "mutates", "foreach", "resizes",
+        "func", "run", "name", "packet", "is_view", "free", "mutates", "foreach", "resizes",
         "takes_device", "takes_pinned", "makes", "generator", "random", "host_arguments", "host_results",
         "returned_arguments", "plain", "composed", "marker",
     )  # fmt: skip
@@ -42,6 +42,7 @@ class Operator:
         arguments = func._schema.arguments
         names = [argument.name for argument in arguments]
         self.func = func
+        self.run = func  # what computes it on the CPU
         self.packet = func.overloadpacket
         self.name: str = self.packet.__name__
         self.mutates = any(a.alias_info is not None and a.alias_info.is_write for a in arguments)

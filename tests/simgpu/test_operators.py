@@ -162,6 +162,18 @@ def test_types_that_only_the_cpu_has(machine, act, words):
     act(rows().cpu())
 
 
+def test_products_and_convolutions_in_half_precision_are_rounded_once(exact):
+    """As CUDA does, which adds up in float32; the CPU may round on the way, and is slow at it."""
+    images, weight = torch.randn(2, 3, 8, 8).half(), torch.randn(4, 3, 3, 3).half()
+    out = F.conv2d(images.to(G), weight.to(G), torch.zeros(4, device=G).half())
+    assert torch.equal(out.cpu(), F.conv2d(images.float(), weight.float()).half())
+    left, right = torch.randn(4, 64).half(), torch.randn(64, 4).half()
+    assert torch.equal((left.to(G) @ right.to(G)).cpu(), (left.float() @ right.float()).half())
+    leaf = weight.to(G).requires_grad_()
+    F.conv2d(images.to(G), leaf).sum().backward()
+    assert leaf.grad.dtype is torch.float16 and leaf.grad.device == torch.device(G)
+
+
 def test_factorizations_in_half_precision_are_refused_as_cuda_refuses_them(exact):
     with pytest.raises(RuntimeError, match="\"cholesky_cuda\" not implemented for 'Half'"):
         torch.linalg.cholesky(torch.eye(2, device=G).half())
