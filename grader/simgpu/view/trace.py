@@ -27,13 +27,14 @@ Event = dict[str, Any]
 
 def write(record: Record, path: Path) -> None:
     """Write the trace of a record. Raises OSError."""
+    encode = json.JSONEncoder(ensure_ascii=False).encode
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write('{"displayTimeUnit": "ms",\n"otherData": ')
-        json.dump(_facts(record), file)
+        file.write(encode(_facts(record)))
         file.write(',\n"traceEvents": [\n')
         for number, event in enumerate(events(record)):
             file.write(",\n" if number else "")
-            json.dump(event, file, ensure_ascii=False)
+            file.write(encode(event))
         file.write("\n]}\n")
 
 
@@ -169,7 +170,9 @@ def _flows(spans: list[Span], threads: dict[str, tuple[int, int]]) -> Iterator[E
     for span in spans:
         if span.flow:
             together.setdefault(span.flow, []).append(span)
-    kernels = sorted((span for span in spans if span.kind == "compute"), key=lambda span: span.end)
+    kernels: dict[str, list[Span]] = {}
+    for span in sorted((span for span in spans if span.kind == "compute"), key=lambda span: span.end):
+        kernels.setdefault(_device(span.track), []).append(span)
     number = 0
     for flow in sorted(together):
         for origin, target in _arrows(together[flow]) or _after_kernel(together[flow], kernels):
@@ -193,13 +196,12 @@ def _arrows(spans: list[Span]) -> list[tuple[Span, Span]]:
     return [*zip(chain, chain[1:], strict=False), *((link, device) for device in arriving)]
 
 
-def _after_kernel(spans: list[Span], kernels: list[Span]) -> list[tuple[Span, Span]]:
+def _after_kernel(spans: list[Span], kernels: dict[str, list[Span]]) -> list[tuple[Span, Span]]:
     """From the kernel that a collective waited for last: the one that made what it sends."""
     collective = spans[0]
-    until = bisect_right(kernels, collective.start, key=lambda span: span.end)
-    device = _device(collective.track)
-    last = next((span for span in reversed(kernels[:until]) if _device(span.track) == device), None)
-    return [] if last is None else [(last, collective)]
+    before = kernels.get(_device(collective.track), [])
+    until = bisect_right(before, collective.start, key=lambda span: span.end)
+    return [(before[until - 1], collective)] if until else []
 
 
 def _device(track: str) -> str:
