@@ -51,13 +51,11 @@ def install(machine: Machine, patches: Patches) -> None:
         if devices.get("cuda") != "nccl":
             return original(*args, **kwargs)
         given.arguments["backend"] = f"cuda:{_PLUGIN}"
-        creator.kind = SimulatedNCCL if "cpu" not in devices else WithGloo
+        creator.kind = WithGloo if "cpu" in devices else SimulatedNCCL
         group, store = original(*given.args, **given.kwargs)
-        if isinstance(group, SimulatedNCCL):
+        if isinstance(group, SimulatedNCCL):  # and this process is in it
             group.bound = given.arguments.get("device_id")
-            c10d._world.pg_map[group] = (asked, c10d._world.pg_map[group][1])
-            config = ",".join(f"{device}:{backend}" for device, backend in devices.items())
-            c10d._world.pg_backend_config[group] = config
+            _call_it(group, asked, devices)
         return group, store
 
     patches.set(c10d, "_new_process_group_helper", new_process_group)
@@ -67,6 +65,13 @@ def install(machine: Machine, patches: Patches) -> None:
         patches.set(dist, "ProcessGroupNCCL", _ProcessGroupNCCL)
     if not isinstance(c10d.default_pg_nccl_timeout, timedelta):
         patches.set(c10d, "default_pg_nccl_timeout", _TIMEOUT)
+
+
+def _call_it(group: SimulatedNCCL, asked: Any, devices: dict[str, str]) -> None:
+    """Let torch.distributed know the group by the backend that was asked for."""
+    world: Any = c10d._world
+    world.pg_map[group] = (asked, world.pg_map[group][1])
+    world.pg_backend_config[group] = ",".join(f"{device}:{name}" for device, name in devices.items())
 
 
 class _Creator:
@@ -103,8 +108,6 @@ def _devices(backend: str) -> dict[str, str]:
     if backend == "nccl":
         return {"cuda": "nccl"}
     if backend == "undefined":
-        return {
-            device: str(name)
-            for device, name in c10d.BackendConfig(c10d.Backend(backend)).get_device_backend_map().items()
-        }
+        config = c10d.BackendConfig(c10d.Backend(backend)).get_device_backend_map()
+        return {device: str(name) for device, name in config.items()}
     return {}

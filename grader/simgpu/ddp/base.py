@@ -61,9 +61,9 @@ class Group(_Base):
 
     def __init__(self, machine: Machine, exchange: Exchange, options: Any = None) -> None:
         super().__init__(exchange.rank, exchange.size)
-        self._machine = machine
-        self._exchange = exchange
-        self._meeting = Meeting(machine, exchange)
+        self.machine = machine
+        self.exchange = exchange
+        self.meeting = Meeting(machine, exchange)
         self._name = self._description = ""
         self._coalesced: list[Work] | None = None
         self.bound: torch.device | None = None
@@ -78,13 +78,13 @@ class Group(_Base):
                 flat(tensor)
         first = part.tensors[0]
         call = Call(part.kind, device, first.dtype, part.sent, part.received, part.detail, part.uneven)
-        sent, start = self._meeting.meet(call)
-        if has_values(first, self._machine.math):
-            with talking(lambda peers: self._meeting.missing(call, peers)):
+        sent, start = self.meeting.meet(call)
+        if has_values(first, self.machine.math):
+            with talking(lambda peers: self.meeting.missing(call, peers)):
                 part.move(sent)
         amount = part.amount(sent)
         seconds = part.formula(self.link, amount, self.size())
-        arrival = occupy(self._machine, call, start, seconds, amount)
+        arrival = occupy(self.machine, call, start, seconds, amount)
         before_the_end_of_backward(arrival)
         # What comes from host memory returns there: the host waits for it.
         work = SimulatedWork(arrival, list(part.results), host_waits=device_index(first) is None)
@@ -95,7 +95,7 @@ class Group(_Base):
     @property
     def link(self) -> Link:
         """How bytes move between the GPUs."""
-        return self._machine.profile.link
+        return self.machine.profile.link
 
     def _start_coalescing(self, device: torch.device | None = None) -> None:
         self._coalesced = []
@@ -156,7 +156,7 @@ class Group(_Base):
         return self._get_backend(device)
 
     def _get_sequence_number_for_group(self) -> int:
-        return self._meeting.sequence
+        return self.meeting.sequence
 
     def _set_sequence_number_for_group(self) -> None:
         """Counting begins at 0."""
@@ -166,7 +166,7 @@ class Group(_Base):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """How long, in real time, others are waited for from the next connection on."""
-        self._exchange.set_timeout(timeout)
+        self.exchange.set_timeout(timeout)
         self.options._timeout = timeout
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
@@ -178,7 +178,7 @@ class Group(_Base):
 
     def get_group_store(self) -> Any:
         """Where the processes found each other."""
-        return self._exchange.store
+        return self.exchange.store
 
     def eager_connect_single_device(self, device: torch.device | None = None) -> None:
         """Connections are made when they are needed."""
@@ -188,7 +188,7 @@ class Group(_Base):
 
     def shutdown(self) -> None:
         """Leave the group; who still waits for this process learns it."""
-        self._exchange.close()
+        self.exchange.close()
 
     def _shutdown(self) -> None:
         self.shutdown()

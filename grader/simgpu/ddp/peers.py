@@ -32,16 +32,16 @@ class Letter:
         self.call = call
         self.tensor = tensor
         self.group = group
-        self._row = row_of(group._machine, call)
+        self._row = row_of(group.machine, call)
         with talking(self._failed):
             self._line = exchange.line(peer, call.kind == "SEND")
             self._line.tell(self._row)
-            if has_values(tensor, group._machine.math):
+            if has_values(tensor, group.machine.math):
                 begin = self._line.send if call.kind == "SEND" else self._line.receive
                 begin(flat(tensor))
 
     def _failed(self, peers: Peers) -> Exception:
-        return self.group._meeting.missing(self.call, peers)
+        return self.group.meeting.missing(self.call, peers)
 
     def deliver(self) -> Moment:
         """Wait until it has arrived; the moment at which both ends were ready for it."""
@@ -49,7 +49,7 @@ class Letter:
             theirs = self._line.told()
         if not fit(self._row, theirs):
             reason = f"this process called {described(self._row)} and its peer {described(theirs)}"
-            raise self.group._meeting.stuck(self.call, reason)
+            raise self.group.meeting.stuck(self.call, reason)
         with talking(self._failed):
             self._line.finish()
         return tuple(max(pair) for pair in zip(self._row[6:], theirs[6:], strict=True))
@@ -60,7 +60,7 @@ class Delivery(SimulatedWork):
 
     def __init__(self, letters: list[Letter]) -> None:
         first = letters[0]
-        machine, device = first.group._machine, first.call.device
+        machine, device = first.group.machine, first.call.device
         tensors = [letter.tensor for letter in letters]
         super().__init__(Arrival(machine, device, ready(machine, device)), tensors)
         self._letters = letters
@@ -85,7 +85,7 @@ class Delivery(SimulatedWork):
         amount = max(ways)  # the two ways of a connection do not disturb each other
         start = tuple(max(moments) for moments in zip(*starts, strict=True))
         seconds = links.send_seconds(group.link, amount)
-        self._arrival = occupy(group._machine, call, start, seconds, amount)
+        self._arrival = occupy(group.machine, call, start, seconds, amount)
 
     def wait(self, timeout: Any = None) -> bool:
         """Wait for the peers, and make the current stream wait for what they sent."""
@@ -141,11 +141,11 @@ class PointToPoint(Group):
             flat(tensor)
         call = Call(kind, device, tensor.dtype, tensor.numel(), tensor.numel(), peer)
         if self._batch is not None:
-            self._batch.append(Letter(self, call, tensor, self._exchange, peer))
+            self._batch.append(Letter(self, call, tensor, self.exchange, peer))
             return None
         exchange = self._pairs.get(peer)
         if exchange is None:
-            exchange = self._pairs[peer] = self._exchange.pair(peer)
+            exchange = self._pairs[peer] = self.exchange.pair(peer)
         return self._sent([Letter(self, call, tensor, exchange, int(self.rank() < peer))])
 
     def _sent(self, letters: list[Letter]) -> Delivery:

@@ -47,7 +47,7 @@ class Shares(Group):
         width = tensor.element_size()
 
         def move(sent: list[int]) -> None:
-            for part, values in zip(parts, self._exchange.values(flat(tensor), sent), strict=True):
+            for part, values in zip(parts, self.exchange.values(flat(tensor), sent), strict=True):
                 flat(part).copy_(values)
 
         return self.run(
@@ -69,7 +69,7 @@ class Shares(Group):
 
     def _gather(self, parts: Tensors, tensor: torch.Tensor, root: int, results: Tensors) -> SimulatedWork:
         def move(sent: list[int]) -> None:
-            every = self._exchange.values(flat(tensor), sent)
+            every = self.exchange.values(flat(tensor), sent)
             for part, values in zip(parts, every, strict=False):  # no parts but on the root
                 flat(part).copy_(values)
 
@@ -89,7 +89,7 @@ class Shares(Group):
         def move(sent: list[int]) -> None:
             brought = torch.cat([flat(part) for part in parts]) if parts else flat(made)[:0]
             counts = [made.numel() * size if rank == root else 0 for rank in range(size)]
-            values = self._exchange.values(brought, counts)[root]
+            values = self.exchange.values(brought, counts)[root]
             flat(made).copy_(values.chunk(size)[self.rank()])
 
         return self.run(
@@ -125,7 +125,7 @@ class Shares(Group):
 
         def move(sent: list[int]) -> None:
             total = torch.cat([flat(part) for part in parts])
-            reductions.all_reduce(self._exchange, total, op)
+            reductions.all_reduce(self.exchange, total, op)
             flat(output).copy_(total.split(sizes)[self.rank()])
 
         return self.run(
@@ -155,8 +155,8 @@ class Shares(Group):
         width = inputs[0].element_size()
 
         def move(sent: list[int]) -> None:
-            cuts = self._exchange.rows([part.numel() for part in inputs])
-            every = self._exchange.values(torch.cat([flat(part) for part in inputs]), sent)
+            cuts = self.exchange.rows([part.numel() for part in inputs])
+            every = self.exchange.values(torch.cat([flat(part) for part in inputs]), sent)
             for part, values, sizes in zip(outputs, every, cuts, strict=True):
                 flat(part).copy_(values.split(sizes)[self.rank()])
 

@@ -36,7 +36,7 @@ class Whole(Group):
 
         def move(sent: list[int]) -> None:
             for tensor in tensors:
-                reductions.all_reduce(self._exchange, flat(tensor), op)
+                reductions.all_reduce(self.exchange, flat(tensor), op)
 
         total = elements(tensors)
         return self.run(
@@ -51,7 +51,7 @@ class Whole(Group):
 
         def move(sent: list[int]) -> None:
             for tensor in tensors:
-                self._exchange.broadcast(flat(tensor), opts.rootRank)
+                self.exchange.broadcast(flat(tensor), opts.rootRank)
 
         total = elements(tensors)
         return self.run(
@@ -69,7 +69,7 @@ class Whole(Group):
         def move(sent: list[int]) -> None:
             memory = flat(tensors[0])
             result = memory.clone()
-            reductions.all_reduce(self._exchange, result, op)
+            reductions.all_reduce(self.exchange, result, op)
             if self.rank() == opts.rootRank:
                 memory.copy_(result)
 
@@ -86,7 +86,7 @@ class Whole(Group):
         wanted = getattr(opts, "device", None)
         if wanted is None or wanted.type != "cuda":
             wanted = self.bound
-        index = self._machine.index(wanted)
+        index = self.machine.index(wanted)
         token = torch.zeros(1, device=torch.device("cuda", index))
         work = self.run(
             Part(
