@@ -30,8 +30,11 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch.backends.mha, "_is_fastpath_enabled", False)
     if torch.version.cuda is None:
         patches.set(torch.version, "cuda", _CUDA)
-        patches.set(torch.backends.cudnn, "version", lambda: _CUDNN)
-        patches.set(torch.cuda.nccl, "version", lambda: _NCCL)
+    cudnn, nccl = torch.backends.cudnn.version(), _NCCL
+    if hasattr(torch._C, "_nccl_version"):
+        nccl = torch.cuda.nccl.version()
+    patches.set(torch.backends.cudnn, "version", lambda: cudnn or _CUDNN)
+    patches.set(torch.cuda.nccl, "version", lambda: nccl)
 
 
 class _Plans:

@@ -6,8 +6,10 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nested
 import torch.utils._device
 
+from ..errors import NotSimulated
 from ..patches import Patches
 from . import numbers
 
@@ -29,6 +31,8 @@ def install(machine: Machine, patches: Patches) -> None:
     for kind in _SPARSE:
         name = f"sparse_{kind}_tensor"
         patches.set(torch, name, _by_way_of_the_host(getattr(torch, name)))
+    for name in ("nested_tensor", "as_nested_tensor"):
+        patches.set(torch.nested, name, _only_on_the_host(name, getattr(torch.nested, name)))
     patches.finally_do(_forget_default_device)
 
 
@@ -87,6 +91,22 @@ def _by_way_of_the_host(original: Any) -> Any:
     return make
 
 
+def _only_on_the_host(name: str, original: Any) -> Any:
+    """The same function, which refuses to make a nested tensor on a simulated GPU."""
+
+    @functools.wraps(original)
+    def make(parts: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        wanted = kwargs.get("device")
+        on_gpu = type(wanted) is int or (wanted is not None and torch.device(wanted).type == "cuda")
+        tensors = [parts] if isinstance(parts, torch.Tensor) else parts
+        if on_gpu or (wanted is None and any(isinstance(t, torch.Tensor) and t.is_cuda for t in tensors)):
+            raise NotSimulated(f"torch.nested.{name}")
+        return original(parts, *args, **kwargs)
+
+    return make
+
+
 def _forget_default_device() -> None:
-    if torch.get_default_device().type == "cuda":
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    if context is not None and context.device.type == "cuda":
         torch.set_default_device(None)

@@ -40,7 +40,7 @@ def install(machine: Machine, patches: Patches) -> None:
 
 def flatten_parameters(self: nn.RNNBase) -> None:
     """Put the weights of a layer on a GPU one after another in one piece of memory."""
-    weights = self._flat_weights
+    weights: list[Any] = self._flat_weights
     if len(weights) != len(self._flat_weights_names) or not _joinable(weights):
         return
     with torch.no_grad():

@@ -6,13 +6,13 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from .. import transfers
 from ..local import inside, local
 from ..mismatch import type_name
 from ..patches import Patches
-from ..tags import PINNED, device_index, tag_of
+from ..tags import FLOATING, PINNED, device_index, tag_of
 from .typed import TensorType
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def install(machine: Machine, patches: Patches) -> None:
     Tensor = torch.Tensor
     for name, getter in _properties(machine).items():
         patches.set(Tensor, name, property(getter))
+    patches.set(Tensor, "grad", property(_Grad.__get__, _set_gradient, _Grad.__delete__))
     for name, method in {**_moves(machine), **_places(), **_exits(machine)}.items():
         patches.set(Tensor, name, functools.wraps(getattr(_Base, name, getattr(Tensor, name)))(method))
     patches.set(torch, "as_tensor", _as_tensor(machine, _with_index(machine, torch.as_tensor)))
@@ -59,6 +60,20 @@ def _properties(machine: Machine) -> dict[str, Any]:
         return _physical_device(self).type == "cpu" and (bool(local.inside) or device_index(self) is None)
 
     return {"device": device, "is_cuda": is_cuda, "is_cpu": is_cpu}
+
+
+_Grad: Any = _Base.grad
+
+
+def _set_gradient(self: torch.Tensor, gradient: torch.Tensor | None) -> None:
+    if (
+        isinstance(gradient, torch.Tensor)
+        and not local.inside
+        and tag_of(gradient) is not FLOATING
+        and device_index(gradient) != device_index(self)
+    ):
+        raise RuntimeError("assigned grad has data located on a different device")
+    _Grad.__set__(self, gradient)
 
 
 def _moves(machine: Machine) -> dict[str, Any]:

@@ -30,6 +30,7 @@ _SUBMODULES = (
     "green_contexts",
     "nccl",
     "memory",
+    "streams",
 )
 _OF_SUBMODULES = {"nccl": {"is_available", "reduce", "version"}, "memory": {"memory_stats"}}
 
@@ -42,7 +43,11 @@ def install(patches: Patches, implemented: set[str]) -> None:
         module = getattr(torch.cuda, submodule, None)
         for name in _own_callables(module) if module is not None else ():
             kept = _OF_SUBMODULES.get(submodule, set())
-            if name not in kept and f"{submodule}.{name}" not in implemented:
+            if name in kept or f"{submodule}.{name}" in implemented:
+                continue
+            if name in implemented:
+                patches.set(module, name, getattr(torch.cuda, name))
+            else:
                 patches.set(module, name, refusal(f"torch.cuda.{submodule}.{name}", getattr(module, name)))
 
 
