@@ -66,6 +66,7 @@ def test_has_every_part_and_says_that_it_is_simulated(text):
         "replication",
         "launch",
         "parameters and buffers",
+        "replicas&#39; parameters",
         "activations",
         "cuda:1 to cuda:0",
     ):
