@@ -25,23 +25,17 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import types
-import unittest
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from operator_calls import HOME, Call, calls, installed, load, run, title
 
 from grader import simgpu
 from grader.simgpu.errors import NotSimulated
-from grader.simgpu.surface import generators
 
-HOME = "cuda:1"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "simgpu-operators.md"
 LEAST = {"with arithmetic": 0.99, "without arithmetic": 0.97}
 UNINITIALIZED = {
@@ -64,108 +58,12 @@ class Outcome:
         return self.kind in ("passed", "largest")
 
 
-@dataclass(frozen=True)
-class Call:
-    """One way to call an operator: its arguments on the CPU, and which of them a GPU would hold."""
-
-    leaves: list[Any]
-    structure: Any
-    on_gpu: list[bool]
-    process: Callable[[Any], Any]  # picks the differentiable part of the output
-
-    def arguments(self, device: str) -> tuple[Any, list[Any], dict[str, Any]]:
-        """Fresh arguments, moved to `device` as far as they belong there."""
-        leaves = [
-            fresh(leaf, device if home else "cpu")
-            for leaf, home in zip(self.leaves, self.on_gpu, strict=True)
-        ]
-        return tree_unflatten(leaves, self.structure)
-
-
 class Refused(Exception):
     """An operator that the simulation says it does not have."""
 
 
 class Differs(Exception):
     """An operator whose result is not the CPU's."""
-
-
-def fresh(leaf: Any, device: str) -> Any:
-    """A copy of a tensor on a device, or the device itself where the argument is one."""
-    if isinstance(leaf, torch.device):
-        return torch.device(device)
-    if not isinstance(leaf, torch.Tensor):
-        return device if isinstance(leaf, str) and leaf == "cpu" else leaf
-    copied = leaf.detach().clone().to(device)
-    return copied.requires_grad_(leaf.requires_grad)
-
-
-def load() -> list[Any]:
-    """torch's descriptions of its operators."""
-    # torch's helpers compare texts with a package that is used nowhere here.
-    stand_in = types.ModuleType("expecttest")
-    stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
-    sys.modules.setdefault("expecttest", stand_in)
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    return [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
-
-
-def title(op: Any) -> str:
-    """The operator's name with its variant."""
-    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
-
-
-def calls(op: Any, seed: int, limit: int) -> list[Call]:
-    """At most `limit` of the inputs that torch knows for the operator on a GPU, spread over all of them."""
-    with simgpu.simulate("2xT4"):
-        torch.manual_seed(seed)
-        samples = list(op.sample_inputs(HOME, torch.float32, requires_grad=op.supports_autograd))
-        step = max(1, -(-len(samples) // limit))
-        return [_call(sample) for sample in samples[::step]]
-
-
-def _call(sample: Any) -> Call:
-    leaves, structure = tree_flatten((sample.input, list(sample.args), dict(sample.kwargs)))
-    homes, plain = [], []
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor):
-            homes.append(leaf.device.type == "cuda")
-            plain.append(simgpu.physical(leaf).clone().requires_grad_(leaf.requires_grad))
-        else:
-            device = isinstance(leaf, torch.device) or (isinstance(leaf, str) and leaf.startswith("cuda"))
-            homes.append(device and torch.device(leaf).type == "cuda")
-            plain.append("cpu" if device and isinstance(leaf, str) else leaf)
-    return Call(plain, structure, homes, sample.output_process_fn_grad)
-
-
-def run(op: Any, call: Call, device: str, seed: int) -> list[Any]:
-    """The operator's outputs, then its gradients, in one flat list; None for a gradient that is missing."""
-    first, args, kwargs = call.arguments(device)
-    torch.manual_seed(seed)
-    out = current(op)(first, *args, **kwargs)
-    results = tree_flatten(out)[0]
-    if not op.supports_autograd:
-        return results
-    differentiable = wanting_gradients(call.process(out))
-    inputs = wanting_gradients((first, args, kwargs))
-    if not differentiable or not inputs:
-        return results
-    ones = [torch.ones_like(item) for item in differentiable]
-    return results + list(torch.autograd.grad(differentiable, inputs, ones, allow_unused=True))
-
-
-def current(op: Any) -> Callable[..., Any]:
-    """The operator as a script that starts now finds it; torch's list holds what it was before."""
-    found: Any = torch
-    for part in op.name.split("."):
-        found = getattr(found, part, None)
-    return found if getattr(found, "__wrapped__", None) is op.op else op
-
-
-def wanting_gradients(tree: Any) -> list[torch.Tensor]:
-    """The tensors in nested lists that require gradients."""
-    return [item for item in tree_flatten(tree)[0] if isinstance(item, torch.Tensor) and item.requires_grad]
 
 
 def compare(op: Any, call: Call, wanted: list[Any], got: list[Any], devices: list[Any], values: bool) -> bool:
@@ -201,27 +99,42 @@ def check_values(where: str, got: torch.Tensor, wanted: torch.Tensor) -> None:
         raise Differs(where + " ".join(str(error).split())) from error
 
 
-def try_call(op: Any, call: Call, seed: int, math: bool) -> str | None:
-    """What became of one call; None where the CPU itself fails. Raises Refused, Differs, or `op`'s error."""
-    before = [plain_copy(leaf) for leaf in call.leaves]
+def try_calls(op: Any, chosen: list[Call], machine: simgpu.Machine, seed: int) -> set[str]:
+    """What became of the calls that the CPU can do. Raises Refused, Differs, or what the operator raised."""
+    before = [[plain_copy(leaf) for leaf in call.leaves] for call in chosen]
+    wanted = [on_the_cpu(op, call, seed) for call in chosen]
+    kept = [results and [plain_copy(item) for item in results] for results in wanted]
+    kinds = set()
+    with installed(machine):
+        for call, references in zip(chosen, wanted, strict=True):
+            if references is not None:
+                kinds.add(try_call(op, call, references, machine.math, seed))
+    for call, own, results, copies in zip(chosen, before, wanted, kept, strict=True):
+        pairs = zip([*own, *(copies or [])], [*call.leaves, *(results or [])], strict=True)
+        for a, b in pairs if op.name not in UNINITIALIZED else ():
+            if isinstance(a, torch.Tensor):
+                check_values("the CPU's tensors changed: ", b.detach(), a)
+    return kinds
+
+
+def on_the_cpu(op: Any, call: Call, seed: int) -> list[Any] | None:
+    """What the call gives without any simulation; None where the CPU itself fails."""
     try:
-        wanted = run(op, call, "cpu", seed)
+        return run(op, call, "cpu", seed)
     except Exception:
         return None
-    kept = [plain_copy(item) for item in wanted]
-    # A simulated GPU mixes a number into its seeds, so that it does not draw what the CPU draws.
-    with mock.patch.object(generators, "_OTHER_THAN_THE_CPU", 0), simgpu.simulate("2xT4", math=math):
-        try:
-            got = run(op, call, HOME, seed)
-        except NotSimulated as error:
-            raise Refused(str(error).split(" is not simulated")[0].rstrip(",")) from error
-        devices = [getattr(item, "device", None) for item in got]
-        got = [simgpu.physical(item) if isinstance(item, torch.Tensor) else item for item in got]
-    largest = compare(op, call, wanted, got, devices, math)
-    for a, b in zip([*before, *kept], [*call.leaves, *wanted], strict=True):
-        if isinstance(a, torch.Tensor) and op.name not in UNINITIALIZED:
-            check_values("the CPU's tensors changed: ", b.detach(), a)
-    return "largest" if largest else "passed"
+
+
+def try_call(op: Any, call: Call, wanted: list[Any], math: bool, seed: int) -> str:
+    """What became of one call. Raises Refused, Differs, or what the operator raised."""
+    try:
+        got = run(op, call, HOME, seed)
+    except NotSimulated as error:
+        raise Refused(str(error).split(" is not simulated")[0].rstrip(",")) from error
+    devices = [getattr(item, "device", None) for item in got]
+    plain = [simgpu.physical(item) if isinstance(item, torch.Tensor) else item for item in got]
+    with simgpu.unobserved():
+        return "largest" if compare(op, call, wanted, plain, devices, math) else "passed"
 
 
 def plain_copy(value: Any) -> Any:
@@ -229,19 +142,24 @@ def plain_copy(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
-def judge(op: Any, seed: int, limit: int, math: bool) -> Outcome:
-    """What becomes of one operator over its inputs."""
-    kinds = set()
-    try:
-        for call in calls(op, seed, limit):
-            kinds.add(try_call(op, call, seed, math))
-    except Refused as error:
-        return Outcome(title(op), "refused", str(error))
-    except Differs as error:
-        return Outcome(title(op), "failed", str(error)[:200])
-    except Exception as error:
-        return Outcome(title(op), "failed", f"{type(error).__name__}: {error}".splitlines()[0][:200])
-    return Outcome(title(op), next((kind for kind in ("largest", "passed") if kind in kinds), "no inputs"))
+def judge(op: Any, machines: dict[str, simgpu.Machine], seed: int, limit: int) -> dict[str, Outcome]:
+    """What becomes of one operator over its inputs, on each of the machines."""
+    outcomes = {}
+    chosen: list[Call] | None = None
+    for name, machine in machines.items():
+        try:
+            if chosen is None:
+                chosen = calls(op, seed, limit, machines["with arithmetic"])
+            kinds = try_calls(op, chosen, machine, seed)
+            kind, reason = next((k for k in ("largest", "passed") if k in kinds), "no inputs"), ""
+        except Refused as error:
+            kind, reason = "refused", str(error)
+        except Differs as error:
+            kind, reason = "failed", str(error)[:200]
+        except Exception as error:
+            kind, reason = "failed", f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        outcomes[name] = Outcome(title(op), kind, reason)
+    return outcomes
 
 
 def compared(outcomes: list[Outcome]) -> list[Outcome]:
@@ -265,9 +183,10 @@ def page(results: dict[str, list[Outcome]]) -> str:
     lines = [
         "# Operators on simulated GPUs",
         "",
-        "Written by `python benchmarks/operators.py --write`, which says what is compared and how; "
-        f"torch {version}, float32, forward and backward. An operator is an entry of torch's own list "
-        "(`op_db`), its variants counted apart.",
+        "Written by `python benchmarks/operators.py --write`, whose text says what is compared and how: "
+        f"values, types, shapes and devices with those of the CPU, torch {version}, float32, forward and "
+        "backward. An operator is an entry of torch's own list (`op_db`), variants counted apart. Random "
+        "ones draw from generators seeded alike; memory that nothing initialized is compared by shape.",
         "",
         "| | compared | passed | share |",
         "| --- | ---: | ---: | ---: |",
@@ -279,7 +198,7 @@ def page(results: dict[str, list[Outcome]]) -> str:
         "failed": "Not the CPU's result",
         "refused": "Refused by name",
         "largest": "A shape that depends on values: the largest possible one is taken",
-        "no inputs": "Not compared: torch's inputs for a GPU do not run on this CPU",
+        "no inputs": "Not compared: nothing of it runs on a CPU",
     }
     for name, outcomes in results.items():
         for kind, heading in titles.items():
@@ -305,10 +224,12 @@ def main() -> int:
     if options.sample:
         chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
     print(f"torch {torch.__version__}, {len(chosen)} of {len(everything)} operators, seed {options.seed}")
-    results, good = {}, True
-    for name, math in (("with arithmetic", True), ("without arithmetic", False)):
-        outcomes = results[name] = [judge(op, options.seed, options.inputs, math) for op in chosen]
-        print(f"\n{name}: {table(outcomes)}", flush=True)
+    machines = {name: simgpu.Machine("2xT4", math=name == "with arithmetic") for name in LEAST}
+    judged = [judge(op, machines, options.seed, options.inputs) for op in chosen]
+    results = {name: [outcomes[name] for outcomes in judged] for name in machines}
+    good = True
+    for name, outcomes in results.items():
+        print(f"\n{name}: {table(outcomes)}")
         good &= not any(outcome.kind == "failed" for outcome in outcomes)
         if len(chosen) == len(everything):
             good &= sum(outcome.good for outcome in outcomes) >= LEAST[name] * len(compared(outcomes))
