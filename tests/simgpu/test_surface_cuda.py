@@ -30,12 +30,14 @@ def test_statistics_have_the_names_that_cuda_gives_them(machine):
     )
     assert stats["allocated_bytes.all.allocated"] - stats["allocated_bytes.all.freed"] == 4096
     assert (stats["allocation.all.current"], stats["allocation.all.allocated"]) == (1, 2)
-    for name in (
-        "active_bytes.all.current", "reserved_bytes.all.peak", "segment.all.current", "active.all.peak",
-        "inactive_split.all.current", "inactive_split_bytes.large_pool.current",
-        "requested_bytes.all.current", "allocated_bytes.small_pool.current", "oversize_allocations.current", "num_alloc_retries", "num_ooms",
-        "num_sync_all_streams", "num_device_alloc", "num_device_free", "max_split_size",
-    ):  # fmt: skip
+    names = """
+        active_bytes.all.current reserved_bytes.all.peak segment.all.current active.all.peak
+        inactive_split.all.current inactive_split_bytes.large_pool.current
+        requested_bytes.all.current allocated_bytes.small_pool.current
+        oversize_allocations.current num_alloc_retries num_ooms num_sync_all_streams
+        num_device_alloc num_device_free max_split_size
+    """
+    for name in names.split():
         assert name in stats
     torch.cuda.reset_accumulated_memory_stats()
     assert torch.cuda.memory_stats()["allocation.all.allocated"] == 1

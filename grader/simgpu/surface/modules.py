@@ -1,4 +1,4 @@
-"""nn.Module, optimizers and DataLoaders on simulated GPUs."""
+"""nn.Module and functions of torch.nn on simulated GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def install(machine: Machine, patches: Patches) -> None:
-    """Let modules be moved by GPU number, charge replicas, and group tensors by simulated device."""
+    """Let modules be moved by GPU number, and charge replicas."""
     replicate_one = nn.Module._replicate_for_data_parallel
 
     def _replicate_for_data_parallel(self: nn.Module) -> nn.Module:
@@ -25,7 +25,6 @@ def install(machine: Machine, patches: Patches) -> None:
 
     patches.set(nn.Module, "_replicate_for_data_parallel", _replicate_for_data_parallel)
     patches.set(torch._C._nn, "_parse_to", _parse_to(torch._C._nn._parse_to))
-    patches.set(torch._C, "_group_tensors_by_device_and_dtype", group_tensors)
     patches.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)  # its operators have no CPU twin
     patches.set(nn.functional, "one_hot", one_hot)
     # Kept for the devices of an earlier machine.
@@ -43,20 +42,6 @@ def _parse_to(original: Any) -> Any:
         return original(*args, **kwargs)
 
     return parse
-
-
-def group_tensors(lists: list[list[torch.Tensor | None]], with_indices: bool = False) -> dict:
-    """Parallel lists split by device and type of the first, as torch._C does by physical device."""
-    groups: dict[tuple[torch.device, torch.dtype], tuple[list[list], list[int]]] = {}
-    for position, first in enumerate(lists[0]):
-        assert first is not None
-        grouped, indices = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
-        for group, items in zip(grouped, lists, strict=True):
-            if items:
-                group.append(items[position])
-        if with_indices:
-            indices.append(position)
-    return groups
 
 
 def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
