@@ -1,6 +1,6 @@
 """DistributedDataParallel in a single process: one GPU works.
 
-fails: runs, wrapped
+fails: wrapped
 says: DistributedDataParallel
 """
 
