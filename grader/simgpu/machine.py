@@ -261,8 +261,6 @@ def physical(tensor: torch.Tensor) -> torch.Tensor:
     with unobserved(), inside(), torch.no_grad():
         if tag_of(tensor) is None:
             return tensor.detach()
-        if tensor._is_zerotensor():  # zeros of autograd that no memory holds
-            return torch.zeros(tensor.shape, dtype=tensor.dtype)
         if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
             return tensor.detach().clone().resolve_conj().resolve_neg()
         return torch.from_dlpack(tensor.detach())

@@ -29,6 +29,11 @@ _ALIASES = {"_unsafe_view", "lift_fresh", "lift"}  # views that their schema doe
 _ONLY_METADATA = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_"}
 
 
+aten = torch.ops.aten
+# Autograd's zeros without memory, which no dispatch mode of Python can be handed together with a number.
+_REPLACED = {aten._efficientzerotensor.default: aten.zeros.default}
+
+
 class Operator:
     """One overload of an ATen operator."""
 
@@ -39,6 +44,7 @@ class Operator:
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
+        func = _REPLACED.get(func, func)
         arguments = func._schema.arguments
         names = [argument.name for argument in arguments]
         self.func = func

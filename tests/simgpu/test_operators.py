@@ -115,6 +115,8 @@ def test_gradients_that_cpp_makes_of_nothing_are_on_the_leafs_device(machine, ac
     act(leaf).sum().backward()
     assert leaf.grad.device == torch.device(G)
     assert leaf.grad.shape == leaf.shape
+    assert (leaf.grad + 1).device == torch.device(G)
+    assert simgpu.physical(leaf.grad).shape == leaf.shape
 
 
 def test_lists_of_an_optimizer_are_split_by_device(machine):
