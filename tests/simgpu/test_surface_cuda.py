@@ -86,6 +86,19 @@ def test_what_properties_tell(machine):
         _ = first.colour
 
 
+@pytest.mark.parametrize("gpu", ["P100", "V100", "A100", "H100"])
+def test_any_generation_of_gpu(gpu):
+    with simgpu.simulate(f"2x{gpu}"):
+        assert not torch.cuda.is_initialized()
+        capability = torch.cuda.get_device_capability()
+        assert torch.cuda.get_arch_list() == ["sm_{}{}".format(*capability)]
+        assert torch.cuda.is_tf32_supported() is (capability >= (8, 0))
+        assert torch.cuda.is_bf16_supported(including_emulation=False) is (capability >= (8, 0))
+        assert isinstance(torch.cuda.can_device_access_peer(0, 1), bool)
+        assert not torch.cuda.can_device_access_peer(0, 0)
+        assert nn.Linear(2, 2).cuda()(torch.ones(1, 2, device="cuda")).device == CUDA0
+
+
 def test_initialization_is_what_first_uses_a_gpu():
     with simgpu.simulate("2xT4"):
         assert torch.cuda.is_available() and torch.cuda.device_count() == 2

@@ -15,7 +15,8 @@ from ..patches import Patches
 if TYPE_CHECKING:
     from ..machine import Machine
 
-# What a build for CUDA 13.0 of the torch of this time answers; a build with CUDA answers for itself.
+# What a build for CUDA 13.0 of the torch of this time answers. A real cuDNN is not asked: it looks whether it
+# would run on the simulated card, and its version need not be one that does.
 _CUDA = "13.0"
 _CUDNN = 91900
 _NCCL = (2, 28, 9)
@@ -30,11 +31,8 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch.backends.mha, "_is_fastpath_enabled", False)
     if torch.version.cuda is None:
         patches.set(torch.version, "cuda", _CUDA)
-    cudnn, nccl = torch.backends.cudnn.version(), _NCCL
-    if hasattr(torch._C, "_nccl_version"):
-        nccl = torch.cuda.nccl.version()
-    patches.set(torch.backends.cudnn, "version", lambda: cudnn or _CUDNN)
-    patches.set(torch.cuda.nccl, "version", lambda: nccl)
+    patches.set(torch.backends.cudnn, "version", lambda: _CUDNN)
+    patches.set(torch.cuda.nccl, "version", lambda: _NCCL)
 
 
 class _Plans:

@@ -78,7 +78,8 @@ class Devices:
 
     def can_device_access_peer(self, device: Any, peer_device: Any) -> bool:
         """Whether two devices copy directly to each other."""
-        return self._checked(device) != self._checked(peer_device)
+        different = self._checked(device) != self._checked(peer_device)
+        return different and self.machine.profile.link.peer_access
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
         """Whether bfloat16 is native, or emulated."""
