@@ -68,6 +68,8 @@ def _write_profile(path: Path) -> None:
     yaml = YAML()
     profile = yaml.load(CATALOGUE / "T4.yaml")
     profile["name"] = "twin"
+    profile["gpu"] = yaml.load(CATALOGUE / "gpus" / "T4.yaml")
+    profile["gpu"]["multiprocessors"]["value"] = 1  # its kernels would fill few of them
     profile["gpu"]["achieved_tflops"]["float32"]["value"] /= COMPUTE_RATIO
     profile["gpu"]["achieved_tflops"]["float16"]["value"] /= COMPUTE_RATIO
     profile["gpu"]["achieved_bandwidth_gb_s"]["value"] /= BANDWIDTH_RATIO
