@@ -53,7 +53,7 @@ class Device:
         self.generator = torch.Generator()
         self.poison: str | None = None  # the text of a failed device-side assertion
         self._clocks = clocks
-        self._held: list[tuple[float, int, str]] = []  # (seconds, bytes, label) to be given back after that
+        self._held: list[tuple[float, int]] = []  # bytes that a stream uses until so many seconds
 
     @property
     def busy_seconds(self) -> float:
@@ -76,6 +76,9 @@ class Device:
         memory = self.memory
         if self._held:
             self.release()
+            if self._held and memory.allocated + memory.held + nbytes > memory.limit:
+                self._clocks.wait(self.index)  # as the allocator does before it gives up
+                self.release()
         if not memory.recording:
             return Tag(self.index, memory.allocate(nbytes), self)
         phase = local.phase if torch._C._current_autograd_node() is None else "backward"
@@ -83,26 +86,26 @@ class Device:
         return Tag(self.index, memory.allocate(nbytes, self._clocks.now(), label), self, label)
 
     def free(self, tag: Tag) -> None:
-        """Give back what a tag held; later, where a stream that record_stream() named still uses it."""
+        """Give back what a tag held; others get it once the streams that record_stream() named are done."""
         if tag.streams:
             done = max(self._clocks.ready(self.index, stream) for stream in tag.streams)
             if done > self._clocks.now():
-                self._held.append((done, tag.nbytes, tag.label))
-                return
+                self._held.append((done, tag.nbytes))
+                self.memory.held += tag.nbytes
         if self.memory.recording:
             self.memory.free(tag.nbytes, self._clocks.now(), tag.label)
         else:
             self.memory.free(tag.nbytes)
 
     def release(self) -> None:
-        """Give back what streams have done with by now."""
+        """Let others have what streams have done with by now."""
         now = self._clocks.now()
         held, self._held = self._held, []
-        for entry in held:
-            if entry[0] <= now:
-                self.memory.free(entry[1], now, entry[2])
+        for done, nbytes in held:
+            if done <= now:
+                self.memory.held -= nbytes
             else:
-                self._held.append(entry)
+                self._held.append((done, nbytes))
 
 
 class Machine:

@@ -38,6 +38,7 @@ class Meter:
         self.limit = capacity_bytes  # what this process may use: set_per_process_memory_fraction
         self.device_index = device_index
         self.allocated = 0
+        self.held = 0  # of tensors that are gone, in use by a stream that record_stream() named
         self.peak = 0
         self.reserved = 0
         self.peak_reserved = 0
@@ -62,15 +63,16 @@ class Meter:
         size = -(-nbytes // BLOCK) * BLOCK
         with self._lock:
             allocated = self.allocated + size
-            if allocated > self.limit:
+            in_use = allocated + self.held
+            if in_use > self.limit:
                 self._refuse(nbytes)
             self.allocated = allocated
             self.allocations += 1
             self.allocated_bytes += size
             if allocated > self.peak:
                 self.peak = allocated
-            if allocated > self.reserved:
-                self.reserved = min(-(-allocated // SEGMENT) * SEGMENT, self.capacity)
+            if in_use > self.reserved:
+                self.reserved = min(-(-in_use // SEGMENT) * SEGMENT, self.capacity)
                 self.peak_reserved = max(self.peak_reserved, self.reserved)
             if self._history is not None:
                 self._mark(Mark(seconds, allocated, size, label))
@@ -105,7 +107,7 @@ class Meter:
     def empty_cache(self) -> None:
         """Return what is reserved but unused to the device, as torch.cuda.empty_cache does."""
         with self._lock:
-            self.reserved = min(-(-self.allocated // SEGMENT) * SEGMENT, self.capacity)
+            self.reserved = min(-(-(self.allocated + self.held) // SEGMENT) * SEGMENT, self.capacity)
 
     def record(self, limit: int | None = None) -> None:
         """Begin a fresh history, which ends after `limit` marks."""

@@ -173,8 +173,11 @@ def test_a_stream_of_one_device_waits_for_an_event_of_another(machine):
     assert machine.clocks.ready(1) >= machine.clocks.ready(0)
 
 
-def test_memory_that_a_stream_still_uses_comes_back_later(machine):
-    def freed_at_once(record: bool) -> bool:
+def test_memory_that_a_stream_still_uses_is_not_handed_out_again(machine):
+    meter = machine.devices[0].memory
+
+    def used_by_a_stream(record: bool) -> int:
+        """Bytes that nobody can have yet after the only tensor is gone."""
         torch.cuda.synchronize()
         big = torch.zeros(2048, 2048, device="cuda")
         side = torch.cuda.Stream()
@@ -183,15 +186,17 @@ def test_memory_that_a_stream_still_uses_comes_back_later(machine):
             big @ big
         if record:
             big.record_stream(side)
-        before = torch.cuda.memory_allocated()
         del big
-        return torch.cuda.memory_allocated() < before
+        assert torch.cuda.memory_allocated() == 0
+        return meter.held
 
-    assert freed_at_once(record=False)
-    assert not freed_at_once(record=True)
-    torch.cuda.synchronize()
-    small = torch.zeros(1, device="cuda")
-    assert torch.cuda.memory_allocated() == small.untyped_storage().nbytes() + 508  # rounded up
+    assert used_by_a_stream(record=False) == 0
+    assert used_by_a_stream(record=True) == 2048 * 2048 * 4
+    before = machine.now()
+    whole = torch.empty(meter.capacity - 2**20, dtype=torch.uint8, device="cuda")
+    assert machine.now() > before + 1e-3  # the allocator waited for the stream rather than give up
+    assert meter.held == 0
+    assert torch.cuda.memory_allocated() >= whole.numel()
 
 
 def test_streams_are_told_apart_and_have_priorities(machine):

@@ -72,7 +72,8 @@ class Figures:
         """The statistics as nested dictionaries."""
         meter = self.meter(device)
         blocks = meter.allocations - meter.freed
-        unused = meter.reserved - meter.allocated
+        active = meter.allocated + meter.held
+        unused = meter.reserved - active
         nbytes = _figures(meter.allocated, meter.peak, meter.allocated_bytes)
         reserved = _figures(meter.reserved, meter.peak_reserved, meter.peak_reserved)
         segments = _figures(int(meter.reserved > 0), int(meter.peak_reserved > 0), int(meter.reserved > 0))
@@ -83,7 +84,7 @@ class Figures:
             "inactive_split": _figures(int(unused > 0), int(unused > 0), int(unused > 0)),
             "allocated_bytes": nbytes,
             "reserved_bytes": reserved,
-            "active_bytes": nbytes,
+            "active_bytes": _figures(active, max(meter.peak, active), meter.allocated_bytes + meter.held),
             "inactive_split_bytes": _figures(unused, unused, unused),
             "requested_bytes": nbytes,
             "oversize_allocations": dict.fromkeys(("current", "peak", "allocated", "freed"), 0),
