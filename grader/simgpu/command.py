@@ -158,17 +158,19 @@ def say(sentence: str, code: int) -> int:
 
 def execute(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code; a mistake in what was asked is a sentence."""
-    from .launch import NothingToRun
-    from .profiles import BadProfile
-
     try:
         command = typer.main.get_command(app)
         return command.main(list(arguments), prog_name="simgpu", standalone_mode=False) or 0
     except _UsageError as problem:
         sentence = problem.format_message().rstrip(".")
         return say(f"{sentence}. `simgpu --help` shows what can be given.", USAGE)
-    except (NothingToRun, BadProfile) as problem:
-        return say(str(problem), USAGE)
+    except ValueError as problem:
+        from .launch import NothingToRun
+        from .profiles import BadProfile
+
+        if isinstance(problem, (NothingToRun, BadProfile)):
+            return say(str(problem), USAGE)
+        raise
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -67,35 +67,43 @@ class Process:
     def install(self) -> None:
         """Put the machine under this process, and let what it did be shown at its end."""
         try:
-            from .machine import Machine, RealGPUs, installed
+            self._install()
         except ModuleNotFoundError as missing:
             give_up(f"{sys.executable} has no {missing.name}, which simulated GPUs need")
-        from .profiles import BadProfile
+        except Exception as fault:  # of a torch that the simulation does not know, for example
+            known = fault.__class__.__name__ in ("BadProfile", "RealGPUs")  # as they say what is wrong
+            give_up(str(fault) if known else f"no GPUs can be simulated: {type(fault).__name__}: {fault}")
 
-        if installed() is not None:
+    def _install(self) -> None:
+        from . import profiles
+
+        count = profiles.load(self.settings.spec).count
+        numbers = visible.numbers(self.settings.visible, count)
+        if not numbers:  # torch finds no GPU, as where real ones are hidden
+            if self.first:
+                tell(f"CUDA_VISIBLE_DEVICES leaves none of the {count} GPUs: nothing is simulated")
             return
-        try:
-            machine = Machine(self.settings.spec, self.settings.math, ranges=True)
-            numbers = visible.numbers(self.settings.visible, machine.count)
-            if not numbers:
-                return  # torch finds no GPU, as where real ones are hidden
+        from . import ending, tracebacks
+        from .machine import Machine, installed
+
+        if installed() is None:
+            self.machine = machine = Machine(self.settings.spec, self.settings.math, ranges=True)
             machine.restrict(numbers)
             machine.install()
-        except (BadProfile, RealGPUs) as problem:
-            give_up(str(problem))
-        self.machine = machine
-        from . import ending, tracebacks
-
-        if not self.settings.frames:
-            tracebacks.install()
-
-        ending.arrange(machine, self.settings, self.first)
+            if not self.settings.frames:
+                tracebacks.install()
+            ending.arrange(machine, self.settings, self.first)
 
 
 def give_up(sentence: str) -> NoReturn:
     """End the process before its program begins."""
-    print(f"simgpu: {sentence}", file=sys.stderr, flush=True)
+    tell(sentence)
     os._exit(USAGE)
+
+
+def tell(sentence: str) -> None:
+    """Print on standard error."""
+    print(f"simgpu: {sentence}", file=sys.stderr, flush=True)
 
 
 class AfterImport:

@@ -117,7 +117,11 @@ class Session:
         numbers = visible.numbers(said, machine.count)
         if numbers:
             machine.restrict(numbers)
-            machine.install()
+            try:
+                machine.install()
+            except BaseException:
+                visible.show()
+                raise
             self._machine = machine
 
     def described(self) -> str:

@@ -1,0 +1,1 @@
+"""Programs that the tests run with `simgpu run`, and how they do it."""

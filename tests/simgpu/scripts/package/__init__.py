@@ -1,0 +1,1 @@
+"""A package that can be run."""

@@ -1,0 +1,63 @@
+"""Processes that a simulated program starts see the same machine; forks may do what CUDA lets them do."""
+
+import json
+
+import pytest
+
+from tests.simgpu.scripts.running import simgpu
+
+REFUSED = (
+    "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
+    "'spawn' start method"
+)
+BATCHES = [[[0, 1, 2, 3], True], [[4, 5, 6, 7], True]]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    own = tmp_path_factory.mktemp("own")
+    (own / "sitecustomize.py").write_text("import os\nos.environ['OWN_SITECUSTOMIZE'] = 'ran'\n")
+    done = simgpu("run", "--gpus", "2xT4", "--quiet", "starting.py", PYTHONPATH=str(own))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_fork_may_use_what_its_parent_has_not(seen):
+    assert seen["fork before CUDA is initialized"] == [[2, 2], False, 0]
+
+
+def test_a_fork_cannot_use_what_its_parent_has(seen):
+    assert seen["fork after CUDA is initialized"] == [REFUSED, True, 0]
+
+
+def test_workers_of_a_loader_may_stay_on_the_cpu(seen):
+    assert seen["fork, loaded"] == BATCHES
+    assert seen["spawn, loaded"] == BATCHES
+
+
+def test_a_forked_worker_that_uses_a_gpu_is_refused(seen):
+    assert REFUSED in seen["fork, refused"]
+    assert "grader" not in seen["fork, refused"]
+
+
+def test_spawned_processes_and_other_pythons_see_the_machine(seen):
+    assert seen["spawned"] == [0, 0, 2]
+    assert seen["subprocess"][0] == "2"
+
+
+def test_a_process_may_be_given_some_of_the_gpus(seen):
+    assert seen["subprocess with one visible"][0] == "1"
+
+
+def test_a_process_without_torch_is_left_alone(seen):
+    torch, pydantic, *path = seen["without torch"]
+    assert (torch, pydantic) == ("False", "False")
+    assert not any("bootstrap" in folder for folder in path)
+
+
+def test_clocks_that_were_taken_before_torch_are_virtual(seen):
+    assert seen["subprocess"][1] == "True"
+
+
+def test_waiting_for_processes_takes_no_virtual_time(seen):
+    assert seen["seconds"] < 1
