@@ -87,10 +87,11 @@ def _timeline(usage: Usage, end: float, top: int) -> Timeline:
     return Timeline(seconds(duration), tracks if usage.spans else [], memories)
 
 
-def _order(track: str) -> tuple[int, list[int], str]:
-    """The host first, then GPUs by number, then the links between them."""
+def _order(track: str) -> tuple[int, str, list[int], str]:
+    """The host and its threads first, then GPUs by number, then the links between them."""
     numbers = [int(number) for number in re.findall(r"\d+", track)]
-    return (0 if track == "host" else 2 if ">" in track else 1), numbers, track
+    kind = 0 if track.startswith("host") else 2 if ">" in track else 1
+    return kind, track if kind == 0 else "", numbers, track
 
 
 def _track(name: str, spans: list[Span], end: float, duration: float) -> Track:
