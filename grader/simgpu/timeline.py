@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -37,7 +37,7 @@ class Label(str):
 def module_running() -> str:
     """Qualified name of the module in whose forward, or backward, the calling thread is, if anyone tells."""
     if not local.module:
-        node = torch._C._current_autograd_node()
+        node: Any = torch._C._current_autograd_node()
         if node is not None:
             return node.metadata.get("module", "")
     return local.module
