@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from . import visible
+from . import sharing, visible
 from .patches import Patches
 from .settings import VARIABLE, Settings
 from .specification import absolute
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def install(machine: Machine, patches: Patches) -> None:
     """Describe the machine in this process's environment, unless that describes one already."""
+    sharing.install(machine, patches)
     if VARIABLE in os.environ:
         return
     hiding = os.environ.get(visible.VARIABLE)

@@ -7,10 +7,12 @@ import contextlib
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from multiprocessing import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import torch
 from rich.console import Console
 
 from . import ddp, view
@@ -19,6 +21,29 @@ from .local import unobserved
 if TYPE_CHECKING:
     from .machine import Machine
     from .settings import Settings
+
+
+class _Ending:
+    """Shows something at the end of one process."""
+
+    def __init__(self, show: Callable[[], None]) -> None:
+        self._show = show
+        self._pid = os.getpid()
+
+    def in_fork(self) -> None:
+        """This is a fork, in which the parent had used no GPU if it may use one."""
+        if not torch.cuda._is_in_bad_fork():
+            self._pid = os.getpid()
+            util.Finalize(None, self.end, exitpriority=0)
+
+    def end(self) -> None:
+        """Show it, unless this is a fork that runs what its parent had arranged."""
+        if os.getpid() == self._pid:
+            with unobserved():
+                _carefully(self._show)
+
+
+_endings: list[_Ending] = []  # multiprocessing refers to them weakly
 
 
 def arrange(machine: Machine, settings: Settings, first: bool) -> None:
@@ -32,14 +57,11 @@ def arrange(machine: Machine, settings: Settings, first: bool) -> None:
         show = _explanation(machine, settings.explain == "module")
     else:
         show = _summary(machine, settings, first)
-    pid = os.getpid()
-
-    def end() -> None:
-        if os.getpid() == pid:  # not a fork that runs what its parent had arranged
-            with unobserved():
-                _carefully(show)
-
-    atexit.register(end)
+    ending = _Ending(show)
+    atexit.register(ending.end)
+    # Processes that multiprocessing forks do not end by way of atexit.
+    util.register_after_fork(ending, _Ending.in_fork)
+    _endings.append(ending)
 
 
 def _carefully(show: Callable[[], None]) -> None:
@@ -81,7 +103,8 @@ def _explanation(machine: Machine, by_module: bool) -> Callable[[], None]:
     def show() -> None:
         ledger.stop()
         if _was_used(machine):
-            explain.show(ledger.step(), machine.spec, machine.profile, _console(sys.__stdout__), by_module)
+            with _printing(sys.__stdout__) as console:
+                explain.show(ledger.step(), machine.spec, machine.profile, console, by_module)
 
     return show
 
@@ -91,18 +114,19 @@ def _summary(machine: Machine, settings: Settings, first: bool) -> Callable[[], 
     children = _ended_children()
 
     def show() -> None:
-        used = _was_used(machine)
-        if not used and not first:
-            return
+        alone = first and multiprocessing.parent_process() is None  # and not one of several alike
+        if not _was_used(machine) and (not alone or _ended_children() != children):
+            return  # a launcher, or a process that helps on the CPU
         facts = ddp.summary_facts()
         rank = facts.get("rank")
-        if not used and _ended_children() != children:
-            return  # a launcher: they have shown what they did
         trace, report = (_file(path, rank) for path in (settings.trace, settings.report))
-        console = _console(sys.__stderr__) if not (rank or settings.quiet) else None
-        if console is not None and not first:
-            console.print(f"\n{_who(facts)}:", soft_wrap=True)
-        view.finish(recording, trace, report, console)
+        if rank or settings.quiet:
+            view.finish(recording, trace, report)
+            return
+        with _printing(sys.__stderr__) as console:
+            if not alone:
+                console.print(f"\n{_who(facts)}:", soft_wrap=True)
+            view.finish(recording, trace, report, console)
 
     return show
 
@@ -145,5 +169,12 @@ def _file(path: str | None, rank: int | None) -> Path | None:
     return file
 
 
-def _console(stream: TextIO | None) -> Console:
-    return Console(file=stream, highlight=False, emoji=False)
+@contextlib.contextmanager
+def _printing(stream: TextIO | None) -> Iterator[Console]:
+    """A console whose output reaches the stream in one piece, as other processes may print there, too."""
+    console = Console(file=stream, highlight=False, emoji=False)
+    with console.capture() as captured:
+        yield console
+    if stream is not None:
+        stream.write(captured.get())
+        stream.flush()

@@ -16,7 +16,7 @@ BATCHES = [[[0, 1, 2, 3], True], [[4, 5, 6, 7], True]]
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     own = tmp_path_factory.mktemp("own")
-    (own / "sitecustomize.py").write_text("import os\nos.environ['OWN_SITECUSTOMIZE'] = 'ran'\n")
+    (own / "sitecustomize.py").write_text("import sys\n\nsys.own_sitecustomize = 'ran'\n")
     done = simgpu("run", "--gpus", "2xT4", "--quiet", "starting.py", PYTHONPATH=str(own))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -41,8 +41,12 @@ def test_a_forked_worker_that_uses_a_gpu_is_refused(seen):
 
 
 def test_spawned_processes_and_other_pythons_see_the_machine(seen):
-    assert seen["spawned"] == [0, 0, 2]
+    assert seen["spawned"][2] == 2
     assert seen["subprocess"][0] == "2"
+
+
+def test_tensors_of_a_gpu_are_shared_with_other_processes(seen):
+    assert seen["spawned"] == ["cuda:1", "Parameter", 2, [1, 1, 1]]
 
 
 def test_a_process_may_be_given_some_of_the_gpus(seen):
@@ -50,8 +54,9 @@ def test_a_process_may_be_given_some_of_the_gpus(seen):
 
 
 def test_a_process_without_torch_is_left_alone(seen):
-    torch, pydantic, *path = seen["without torch"]
+    torch, pydantic, own, *path = seen["without torch"]
     assert (torch, pydantic) == ("False", "False")
+    assert own == "ran"  # a sitecustomize.py that the bootstrap's hides
     assert not any("bootstrap" in folder for folder in path)
 
 

@@ -44,16 +44,18 @@ def started(method, device):
     return [*answer, process.exitcode]
 
 
-def rank(index, queue):
-    """One of several alike."""
-    queue.put([index, torch.ones(1, device=f"cuda:{index}").device.index, torch.cuda.device_count()])
+def rank(index, queue, shared):
+    """Say what is here, and change a tensor that the parent sees, too."""
+    shared.data.add_(index + 1)
+    queue.put([str(shared.device), type(shared).__name__, torch.cuda.device_count()])
 
 
 def spawned():
     """What a process of mp.spawn answers."""
     queue = multiprocessing.get_context("spawn").SimpleQueue()
-    multiprocessing.spawn(rank, (queue,), nprocs=1)
-    return queue.get()
+    shared = torch.nn.Parameter(torch.zeros(3, device="cuda:1"))
+    multiprocessing.spawn(rank, (queue, shared), nprocs=1)
+    return [*queue.get(), shared.tolist()]
 
 
 def python(code, **variables):
@@ -80,7 +82,9 @@ def refused():
         return str(error)
 
 
-IDLE = "import sys; print('torch' in sys.modules, 'pydantic' in sys.modules, *sys.path)"
+IDLE = (
+    "import sys; print('torch' in sys.modules, 'pydantic' in sys.modules, sys.own_sitecustomize, *sys.path)"
+)
 COUNT = """
 from time import perf_counter, sleep
 import torch
