@@ -21,8 +21,8 @@ from tables import medians
 
 from grader.simgpu import cost, profiles
 
-# Where a fit begins, and the prior of its first round: rates as shares of the peak of float32 (TF32 where a GPU
-# has it), float16 and bandwidth; the rest in the units of the profile.
+# Where a fit begins, and the prior of its first round: rates as shares of the peak of float32 (TF32 where a
+# GPU has it), float16 and bandwidth; the rest in the units of the profile.
 START = {
     "convolution": 1.1, "convolution, half": 0.4, "grouped": 0.12, "grouped, half": 0.05, "depthwise": 0.05,
     "depthwise, half": 0.03, "bandwidth": 0.6, "bandwidth, half": 0.5, "launch_us": 100.0,
@@ -195,7 +195,7 @@ def main() -> None:
     if arguments.cross_validate:
         predicted: dict[Row, float] = {}
         for group in GROUPS:
-            kept = fit.all([row for row in rows if family(row.model) not in group], found, rounds=1, most=8)
+            kept = fit.all([row for row in rows if family(row.model) not in group])  # priors, too, anew
             predicted |= errors(fit, kept, [row for row in rows if family(row.model) in group])
         medians("Families left out in turn", predicted)
 

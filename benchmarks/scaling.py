@@ -77,7 +77,7 @@ def main() -> None:
     for row in rows:
         found = predicted[row] = simulate(*row[:4])
         low, value, high = (1e3 * seconds for seconds in found)
-        apart = "  disturbed" if row.apart else ""
+        apart = "  not in the fit" if row.apart else ""
         error = value / (1e3 * row.seconds) - 1
         print(
             f"{row.gpus} {row.profile:10}{row.dtype:6}{row.model:20} measured {1e3 * row.seconds:7.1f}  "

@@ -45,8 +45,8 @@ class Row(NamedTuple):
 
     @property
     def apart(self) -> bool:
-        """Whether a disturbed measurement: four TITAN Xp in float32, most of them 2 to 3 times as slow as on
-        three while others are not, and three RTX 2080 Ti, slower than four."""
+        """Whether left out of the fit, as no term explains it: four TITAN Xp in float32, most of them 2 to 3
+        times as slow as on three, and three RTX 2080 Ti, whose broadcast takes twice as long as on four."""
         return (self.profile, self.gpus, self.dtype) == ("TITANXp", 4, "float") or (
             self.profile,
             self.gpus,

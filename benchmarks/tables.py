@@ -38,7 +38,10 @@ def medians(title: str, values: Mapping[Row, float]) -> None:
                 for n in (2, 3, 4)
             )
             print(f"  {name:12}", *(f"{100 * e:5.1f} %" for e in times), "  ", *(f"{e:5.2f}" for e in gain))
-    for label, rows in (("all", list(values)), ("undisturbed", [row for row in values if not row.apart])):
+    for label, rows in (
+        ("all", list(values)),
+        ("those of the fit", [row for row in values if not row.apart]),
+    ):
         errors = [abs(values[row] / row.seconds - 1) for row in rows]
         gain = [abs(gains[row][0] - gains[row][1]) for row in rows if row in gains]
         tenth = quantiles(errors, n=10)[-1] if len(errors) > 1 else errors[0]
