@@ -34,6 +34,7 @@ def install(machine: Machine, patches: Patches) -> None:
         checked = _checked(getattr(torch, name))
         patches.set(torch, name, checked)
         patches.set(torch._VF, name, checked)
+    patches.set(torch, "ctc_loss", _ctc_loss(torch.ctc_loss))
     if not machine.math:
         patches.set(torch.distributions.Distribution, "_validate_args", False)  # of values that mean nothing
         patches.set(torch, "cov", _after(_covariance, torch.cov))
@@ -109,6 +110,28 @@ def _checked(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(*args, **kwargs)
 
     return recurrent
+
+
+def _ctc_loss(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The same loss, which brings lengths to the host and targets in cuDNN's form to the GPU.
+
+    `ctc_loss` in aten/src/ATen/native/LossCTC.cpp; under a dispatch mode it would keep lengths as tensors.
+    """
+
+    @functools.wraps(original)
+    def loss(log_probs: torch.Tensor, targets: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if local.observed and not local.inside and device_index(log_probs) is not None:
+            args = tuple(_as_list(value) for value in args)
+            kwargs = {name: _as_list(value) for name, value in kwargs.items()}
+            if device_index(targets) is None and targets.dtype is torch.int32 and targets.dim() == 1:
+                targets = targets.to(log_probs.device)
+        return original(log_probs, targets, *args, **kwargs)
+
+    return loss
+
+
+def _as_list(value: Any) -> Any:
+    return value.tolist() if isinstance(value, torch.Tensor) else value
 
 
 def _flat(value: Any) -> bool:

@@ -108,6 +108,7 @@ def functions(machine: Machine) -> dict[str, Any]:
         "is_available": lambda: True,
         "device_count": lambda: machine.count,
         "ipc_collect": lambda: None,
+        "_initialized": True,  # what recomputation asks before it restores a GPU's random numbers
         "_lazy_init": devices.init,
         "_lazy_call": lambda callable, **kwargs: callable(),
         "_sleep": devices.sleep,
