@@ -129,6 +129,7 @@ class Machine:
         self._every = self.devices
         self.known_lengths: dict[Any, Any] = {}  # picoseconds of kernels
         self.known_specs: dict[tuple, Any] = {}
+        self.learned = 0  # how many calls are known by now
         self._patches = Patches()
 
     def install(self) -> None:
@@ -256,8 +257,7 @@ class Machine:
 def physical(tensor: torch.Tensor) -> torch.Tensor:
     """The plain CPU tensor with the values of a simulated one: detached, sharing its memory if dense.
 
-    It says that it is on the CPU and is not charged. Without
-    arithmetic the values mean nothing.
+    It says that it is on the CPU and is not charged. Without arithmetic the values mean nothing.
     """
     if _installed is None:
         return tensor.detach()

@@ -31,7 +31,8 @@ _CPU = torch.device("cpu")
 _in_backward = torch._C._current_autograd_node
 _learned: dict[Any, Operator] = {}
 _NOWHERE = -2
-_PLAIN = {int, float, bool, type(None), torch.dtype}
+_PLAIN = {int, bool, type(None), torch.dtype}
+_MOST_LEARNED = 20_000  # calls; a script whose shapes or numbers never repeat must not fill the memory
 _NO_HOST_MEMORY = re.compile(r"you tried to allocate (\d+) bytes")
 
 
@@ -237,8 +238,14 @@ class Simulation(TorchDispatchMode):
 
     def _length(self, operator: Operator, args: tuple, kwargs: dict[str, Any], out: Any) -> int:
         """Picoseconds for which the device is busy. Raises where CUDA does not have the operator's type."""
+        machine = self.machine
+        if machine.learned >= _MOST_LEARNED:
+            machine.learned = 0
+            self._lengths.clear()
+            self._specs.clear()
+        machine.learned += 1
         dtypes.refuse(operator, args)
-        return picoseconds(cost.seconds(operator.func, args, kwargs, out, self.machine.profile.gpu))
+        return picoseconds(cost.seconds(operator.func, args, kwargs, out, machine.profile.gpu))
 
     def _failed(
         self, operator: Operator, args: tuple, kwargs: dict[str, Any], error: Exception, device: int
@@ -274,6 +281,8 @@ def _survey(values: tuple | list, key: list[Any]) -> int | None:
             here = HOST if tag is None else tag.device
         elif kind in _PLAIN:
             key.append(value)
+            continue
+        elif kind is float:  # of which no cost depends; a learning rate may be another in each step
             continue
         elif kind is list or kind is tuple:
             key.append(len(value))

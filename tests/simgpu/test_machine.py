@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from grader import simgpu
+from grader.simgpu import mode
 
 
 def test_cuda_is_there_and_gone_again():
@@ -65,3 +66,33 @@ def test_values_are_those_of_the_cpu():
     expected = train("cpu")
     with simgpu.simulate("2xT4"):
         assert train("cuda:1") == expected
+
+
+def test_numbers_that_change_in_each_step_are_nothing_new_to_learn():
+    with simgpu.simulate("2xT4") as machine:
+        net = nn.Linear(4, 4).cuda()
+        optimizer = torch.optim.Adam(net.parameters())
+        learned = []
+        for _ in range(4):
+            optimizer.param_groups[0]["lr"] *= 0.9
+            optimizer.zero_grad()
+            net(torch.ones(2, 4, device="cuda")).sum().backward()
+            optimizer.step()
+            learned.append(machine.learned)
+        assert learned[1] == learned[3]
+
+
+@pytest.mark.parametrize("math", [True, False])
+def test_a_script_whose_shapes_never_repeat_does_not_fill_the_memory(math, monkeypatch):
+    def run():
+        with simgpu.simulate("2xT4", math=math) as machine:
+            for size in range(1, 60):
+                torch.ones(size, device="cuda").mul_(2).add(1)
+            known = machine.known_lengths.values()
+            return machine.synchronize(), sum(len(each) if isinstance(each, dict) else 1 for each in known)
+
+    seconds, learned = run()
+    monkeypatch.setattr(mode, "_MOST_LEARNED", 10)
+    same_seconds, kept = run()
+    assert learned > 100 and kept <= 10
+    assert same_seconds == seconds
