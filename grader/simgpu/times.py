@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .engine import Engine
 from .profiles import Host
 from .timeline import PICOSECONDS, Timeline
 
@@ -63,47 +64,6 @@ class HostCosts:
         return cls(
             figure("launch_us"), figure("backward_launch_us"), figure("cpu_operator_us"), figure("module_us")
         )
-
-
-class Engine:
-    """What computes on one device: one kernel at a time, for all of its streams.
-
-    A kernel of another stream may slip into the time in which one is waited for; a kernel that has begun is
-    never interrupted. Real devices also run small kernels side by side, which is not simulated.
-    """
-
-    __slots__ = ("free", "gaps")
-
-    def __init__(self, free: int = 0, gaps: Sequence[tuple[int, int]] = ()) -> None:
-        self.free = free
-        self.gaps = list(gaps)
-
-    def reserve(self, ready: int, length: int, launched: int) -> int:
-        """Return when a kernel starts that could from `ready` on. Launches come in order of `launched`."""
-        if self.gaps:
-            start = self._in_a_gap(ready, length, launched)
-            if start is not None:
-                return start
-        start = max(ready, self.free)
-        idle_from = max(self.free, launched)
-        if start > idle_from:
-            self.gaps.append((idle_from, start))
-        self.free = start + length
-        return start
-
-    def _in_a_gap(self, ready: int, length: int, launched: int) -> int | None:
-        self.gaps = [gap for gap in self.gaps if gap[1] > launched]
-        for position, (begin, end) in enumerate(self.gaps):
-            start = max(begin, ready)
-            if start + length <= end:
-                rest = [(begin, start), (start + length, end)]
-                self.gaps[position : position + 1] = [(a, b) for a, b in rest if b > a]
-                return start
-        return None
-
-    def copy(self) -> Engine:
-        """Return an independent copy."""
-        return Engine(self.free, self.gaps)
 
 
 @dataclass
