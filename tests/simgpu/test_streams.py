@@ -208,3 +208,11 @@ def test_streams_are_told_apart_and_have_priorities(machine):
         assert torch.cuda.current_device() == 1
         assert torch.cuda.current_stream() == streams[2]
     assert torch.cuda.current_device() == 0
+
+
+def test_streams_come_from_a_pool_and_are_given_again(machine):
+    streams = [torch.cuda.Stream() for _ in range(100)]
+    assert len(set(streams)) == 32 and streams[0] == streams[32] != streams[1]
+    assert torch.cuda.default_stream() not in streams
+    assert torch.cuda.Stream(priority=-1) not in streams
+    assert torch.cuda.Stream("cuda:1") not in streams

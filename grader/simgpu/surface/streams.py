@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from ..machine import Machine
 
 
+_POOL = 32  # kStreamsPerPool of c10/cuda/CUDAStream.cpp: so many of each priority on a device, given in turn
+
+
 class Stream:
     """A stream of one simulated GPU; stands in for torch.Stream and torch.cuda.Stream."""
 
     machine: Machine  # set on the subclass of an installed machine
-    _made = 0
+    given: dict[tuple[int, bool], int]  # how many streams were asked for, by device and high priority
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
         if kwargs.get("stream_ptr") is not None:
@@ -32,8 +35,14 @@ class Stream:
         self.device_index = self.machine.index(device)
         self.device = torch.device("cuda", self.device_index)
         self.priority = priority
-        type(self)._made += 1
-        self.stream_id = kwargs.get("stream_id", self._made)
+        number = kwargs.get("stream_id")
+        self.stream_id = self._from_pool() if number is None else number
+
+    def _from_pool(self) -> int:
+        urgent = self.priority < 0
+        number = self.given.get((self.device_index, urgent), 0)
+        self.given[self.device_index, urgent] = number + 1
+        return 1 + number % _POOL + (_POOL if urgent else 0)
 
     @property
     def cuda_stream(self) -> int:
@@ -190,7 +199,7 @@ def select(machine: Machine, stream: Stream | None) -> None:
 
 def functions(machine: Machine) -> dict[str, Any]:
     """The names under torch.cuda that this module answers."""
-    stream_class = type("Stream", (Stream,), {"machine": machine})
+    stream_class = type("Stream", (Stream,), {"machine": machine, "given": {}})
     event_class = type("Event", (Event,), {"machine": machine})
     return {
         "Stream": stream_class,
