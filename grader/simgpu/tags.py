@@ -26,7 +26,7 @@ class Tag:
     `device` is the index of the GPU, or None for host memory.
     """
 
-    __slots__ = ("device", "nbytes", "memory", "label", "streams")
+    __slots__ = ("device", "nbytes", "memory", "label", "streams", "__weakref__")
 
     def __init__(self, device: int | None, nbytes: int = 0, memory: Any = None, label: str = "") -> None:
         self.device = device

@@ -121,6 +121,19 @@ def test_dlpack(machine):
     assert torch.from_dlpack(torch.ones(2)).device.type == "cpu"
 
 
+def test_dlpack_of_a_part(machine):
+    tensor = torch.arange(4.0, device="cuda:0")
+    part = torch.from_dlpack(tensor[1:])
+    assert part.device == tensor.device and part.tolist() == [1, 2, 3]
+
+
+def test_dlpack_of_the_host_where_a_gpu_s_tensor_was(machine):
+    for _ in range(100):
+        torch.from_dlpack(torch.ones(1000, device="cuda:0"))
+        again = torch.ones(1000)  # as a rule at the address that has just become free
+        assert torch.from_dlpack(again).device.type == "cpu"
+
+
 def test_the_interface_for_other_libraries(machine):
     assert torch.ones(2, 3, device=CUDA1).__cuda_array_interface__["shape"] == (2, 3)
     with pytest.raises(AttributeError, match="Can't get __cuda_array_interface__ on non-CUDA tensor"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,7 +10,7 @@ import torch.utils.dlpack
 
 from ..local import local
 from ..patches import Patches
-from ..tags import Tag, device_index
+from ..tags import Tag, tag_of
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
 def install(machine: Machine, patches: Patches) -> None:
     """Remember what is exported, and recognize it on import."""
-    exported: dict[int, int] = {}  # index of the GPU by address
+    # By address, as long as the storage lives: another one may be at the same address later.
+    exported: weakref.WeakValueDictionary[int, Tag] = weakref.WeakValueDictionary()
 
     def exporting(original: Any) -> Any:
         def to_dlpack(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            index = None if local.inside else device_index(tensor)
-            if index is not None:
-                exported[tensor.untyped_storage().data_ptr()] = index
+            tag = None if local.inside else tag_of(tensor)
+            if tag is not None and tag.device is not None:
+                exported[tensor.data_ptr()] = tag
                 kwargs.pop("dl_device", None)  # physically it stays on the host
             return original(tensor, *args, **kwargs)
 
@@ -32,10 +34,10 @@ def install(machine: Machine, patches: Patches) -> None:
     def importing(original: Any) -> Any:
         def from_dlpack(capsule: Any) -> torch.Tensor:
             tensor = original(capsule)
-            index = None if local.inside else exported.get(tensor.untyped_storage().data_ptr())
-            if index is not None:
+            tag = None if local.inside else exported.get(tensor.data_ptr())
+            if tag is not None:
                 # The bytes belong to the storage that was exported, which counts them.
-                tensor.untyped_storage()._simulated = Tag(index)
+                tensor.untyped_storage()._simulated = Tag(tag.device)
             return tensor
 
         return from_dlpack
