@@ -66,3 +66,11 @@ def test_clocks_that_were_taken_before_torch_are_virtual(seen):
 
 def test_waiting_for_processes_takes_no_virtual_time(seen):
     assert seen["seconds"] < 1
+
+
+def test_processes_that_each_see_one_gpu_are_ranks_on_gpus_of_their_own():
+    done = simgpu("run", "--gpus", "2xT4", "one_gpu_each.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1 [[3.0, 3.0, 3.0, 3.0]]\n"  # the mean of 2 x 1 and 2 x 2
+    assert "rank 0 of 2" in done.stderr
+    assert "rank 1" not in done.stderr

@@ -32,8 +32,18 @@ def install(machine: Machine, patches: Patches) -> None:
 
 
 def summary_facts() -> dict[str, Any]:
-    """Which process of how many this is, as the launcher's environment says; empty for a single one."""
+    """Which process of how many this is, by the launcher's environment or the first process group; empty for
+    a single one."""
     if "RANK" not in os.environ:
-        return {}
+        return _facts.copy()
     names = {"rank": "RANK", "local_rank": "LOCAL_RANK", "world_size": "WORLD_SIZE"}
     return {fact: int(os.environ[name]) for fact, name in names.items() if name in os.environ}
+
+
+_facts: dict[str, int] = {}
+
+
+def remember(rank: int, size: int) -> None:
+    """Note who this process is, when its first process group is made: the group may be gone at its end."""
+    if not _facts:
+        _facts.update(rank=rank, world_size=size)

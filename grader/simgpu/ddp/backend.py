@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from ..patches import Patches
+from . import remember
 from .exchange import Exchange
 from .group import SimulatedNCCL, WithGloo
 
@@ -82,6 +83,7 @@ class _Creator:
         self.kind: type[SimulatedNCCL] = SimulatedNCCL
 
     def __call__(self, options: Any, given: Any = None) -> SimulatedNCCL:
+        remember(options.group_rank, options.group_size)
         exchange = Exchange(options.store, options.group_rank, options.group_size, options.timeout)
         return self.kind(self.machine, exchange)
 

@@ -110,7 +110,9 @@ def row_of(machine: Machine, call: Call) -> list[int]:
     """What other processes are told of a call: six numbers that describe it, and when this one is ready."""
     kind, dtype = KINDS.index(call.kind), _DTYPES.index(call.dtype)
     moments = ready(machine, call.device)
-    return [kind, call.device, dtype, call.detail, call.sent, call.received, *moments]
+    # The computer's number of the GPU: each process may see others, under CUDA_VISIBLE_DEVICES.
+    device = machine.visible[call.device]
+    return [kind, device, dtype, call.detail, call.sent, call.received, *moments]
 
 
 def fit(mine: list[int], theirs: list[int]) -> bool:

@@ -105,7 +105,7 @@ def functions(machine: Machine) -> dict[str, Any]:
     names = [name for name in vars(Devices) if not name.startswith("_") and name not in ("exchange", "sleep")]
     return {
         **{name: getattr(devices, name) for name in names},
-        "is_available": lambda: True,
+        "is_available": lambda: machine.count > 0,
         "device_count": lambda: machine.count,
         "ipc_collect": lambda: None,
         "_initialized": True,  # what recomputation asks before it restores a GPU's random numbers
