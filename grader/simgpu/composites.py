@@ -16,12 +16,11 @@ from .errors import NotSimulated
 from .local import local
 from .mismatch import device_name
 from .patches import Patches
+from .surface.recurrent import RECURRENT
 from .tags import device_index
 
 if TYPE_CHECKING:
     from .machine import Machine
-
-_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 def install(machine: Machine, patches: Patches) -> None:
@@ -30,7 +29,7 @@ def install(machine: Machine, patches: Patches) -> None:
         patches.set(owner, name, _after(check, getattr(owner, name)))
     patches.set(F, "one_hot", _one_hot(F.one_hot))
     patches.set(torch.linalg, "matrix_rank", _on_the_gpu(machine, torch.linalg.matrix_rank))
-    for name in _RECURRENT:
+    for name in RECURRENT:
         checked = _checked(getattr(torch, name))
         patches.set(torch, name, checked)
         patches.set(torch._VF, name, checked)
@@ -62,7 +61,8 @@ def _one_hot(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tenso
     @functools.wraps(original)
     def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
         outside = not local.observed or local.inside or device_index(tensor) is None
-        if outside or tensor.dtype is not torch.int64 or not tensor.numel() or num_classes == 0:
+        unknown = num_classes == 0 or (num_classes < 0 and not tensor.numel())
+        if outside or unknown or tensor.dtype is not torch.int64:
             return original(tensor, num_classes)
         classes = int(tensor.max().item()) + 1 if num_classes == -1 else num_classes
         zeros = torch.zeros((*tensor.shape, classes), dtype=torch.int64, device=tensor.device)

@@ -71,6 +71,7 @@ COMPOSED = {
     "pad_packed_sequence": lambda: rnn.pad_packed_sequence(rnn.pack_sequence([rows(), rows()[:2]]))[0],
     "unpad_sequence": lambda: rnn.unpad_sequence(rnn.pad_sequence([rows()] * 2), torch.tensor([3, 2]))[1],
     "one_hot": lambda: F.one_hot(torch.tensor([0, 2], device=G), 3),
+    "one_hot of nothing": lambda: F.one_hot(torch.empty(0, dtype=torch.int64, device=G), 3),
     "sample of a distribution": lambda: torch.distributions.Normal(rows(), rows()).sample(),
 }
 
@@ -98,6 +99,19 @@ def test_a_cpu_tensor_that_cpp_made_stays_on_the_cpu(exact):
         torch.ones(2, 3, device=G) * labels
     with pytest.raises(RuntimeError, match="found at least two devices, cuda:1 and cpu!"):
         torch.ones(3, 4, device=G) - rnn.pad_sequence([torch.ones(3, 4)])
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.tensor([3]), "Class values must be smaller than num_classes"),
+        (torch.tensor([-1]), "Class values must be non-negative"),
+        (torch.tensor([1.0]), "only applicable to index tensor"),
+    ],
+)
+def test_labels_on_the_cpu_are_judged_as_without_simulation(exact, labels, message):
+    with pytest.raises(RuntimeError, match=message):
+        F.one_hot(labels, 3)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""nn.Module and functions of torch.nn on simulated GPUs."""
+"""nn.Module on simulated GPUs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(nn.Module, "_replicate_for_data_parallel", _replicate_for_data_parallel)
     patches.set(torch._C._nn, "_parse_to", _parse_to(torch._C._nn._parse_to))
     patches.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)  # its operators have no CPU twin
-    patches.set(nn.functional, "one_hot", one_hot)
     # Kept for the devices of an earlier machine.
     patches.set(torch.nn.parallel._functions, "_streams", None)
 
@@ -42,10 +41,3 @@ def _parse_to(original: Any) -> Any:
         return original(*args, **kwargs)
 
     return parse
-
-
-def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
-    """torch.nn.functional.one_hot; the one in C++ makes its result on the physical device."""
-    classes = int(tensor.max().item()) + 1 if num_classes == -1 else num_classes
-    made = torch.zeros((*tensor.shape, classes), dtype=torch.int64, device=tensor.device)
-    return made.scatter_(-1, tensor.unsqueeze(-1), 1)

@@ -20,7 +20,7 @@ from ..tags import device_index
 if TYPE_CHECKING:
     from ..machine import Machine
 
-_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")  # functions of torch and torch._VF
 _IN_PIECES = (
     "RNN module weights are not part of single contiguous chunk of memory. This means they need to be "
     "compacted at every call, possibly greatly increasing memory usage. To compact weights again call "
@@ -31,7 +31,7 @@ _IN_PIECES = (
 def install(machine: Machine, patches: Patches) -> None:
     """Let flatten_parameters() join the weights, and recurrent layers look whether it did."""
     patches.set(nn.RNNBase, "flatten_parameters", flatten_parameters)
-    for name in _RECURRENT:
+    for name in RECURRENT:
         looking = _looking(getattr(torch._VF, name))
         patches.set(torch._VF, name, looking)
         patches.set(torch, name, looking)
