@@ -239,7 +239,10 @@ def test_recurrent_layers_on_the_second_gpu(machine, kind):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_recurrent_layers_in_half_precision(machine, dtype):
     layer = nn.LSTM(4, 5, batch_first=True).to(CUDA1, dtype)
-    layer(torch.rand(3, 6, 4, device=CUDA1, dtype=dtype))[0].sum().backward()
+    out = layer(torch.rand(3, 6, 4, device=CUDA1, dtype=dtype))[0]
+    out.sum().backward()
+    for made in (out, *(parameter.grad for parameter in layer.parameters())):
+        assert made.device == CUDA1 and made.dtype is dtype and made.isfinite().all()
 
 
 def test_transformers_on_the_second_gpu(machine):
