@@ -21,6 +21,7 @@ from .mismatch import mismatch
 from .operators import Operator, signature, tensors_in
 from .special import SPECIAL
 from .surface import generators
+from .survey import NOWHERE, survey
 from .tags import FLOATING, PINNED, WITHOUT_STORAGE, Tag, device_index, tag_of
 
 if TYPE_CHECKING:
@@ -30,9 +31,8 @@ aten = torch.ops.aten
 _CPU = torch.device("cpu")
 _in_backward = torch._C._current_autograd_node
 _learned: dict[Any, Operator] = {}
-_NOWHERE = -2
-_PLAIN = {int, bool, type(None), torch.dtype}
 _MOST_LEARNED = 20_000  # calls; a script whose shapes or numbers never repeat must not fill the memory
+_ABOUT_TYPES = re.compile(r"type|not implemented for")
 _NO_HOST_MEMORY = re.compile(r"you tried to allocate (\d+) bytes")
 
 
@@ -67,8 +67,8 @@ class Simulation(TorchDispatchMode):
                     return func.decompose(*args, **(kwargs or {}))
             if operator.plain and not kwargs and self.machine.math:
                 key: list[Any] = []
-                device = _survey(args, key)
-                if device is not None and device != _NOWHERE:
+                device = survey(args, key)
+                if device is not None and device != NOWHERE:
                     return self._plain(operator, args, device, key)
             return self._run(operator, args, kwargs or {})
         finally:
@@ -134,6 +134,7 @@ class Simulation(TorchDispatchMode):
         return self.on_device(operator, args, kwargs, device)
 
     def on_host(self, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Run an operator on CPU tensors alone and charge the host; what C++ made may yet adopt a device."""
         pinned = operator.takes_pinned and kwargs.get("pin_memory")
         if pinned or operator.packet is aten._pin_memory:
             return self._pinned(operator, args, kwargs)
@@ -142,7 +143,7 @@ class Simulation(TorchDispatchMode):
         out = operator.func(*args, **kwargs)
         if not operator.marker:
             self.machine.clocks.cpu_operator(operator.name)
-        if operator.takes_device and (_in_backward() is not None or adoption.from_cpp(operator, kwargs)):
+        if adoption.from_cpp(operator, kwargs):
             adoption.mark(self.machine, out)
         return out
 
@@ -163,6 +164,10 @@ class Simulation(TorchDispatchMode):
         tensors: list[torch.Tensor],
         tags: list[Tag | None],
     ) -> int | None:
+        """Index of the GPU that all inputs are on, None for the host. What floats is placed there.
+
+        Raises what CUDA raises for inputs on several devices.
+        """
         device = next((tag.device for tag in tags if tag is not None and tag.device is not None), None)
         if device is None:
             return None
@@ -178,6 +183,10 @@ class Simulation(TorchDispatchMode):
         return device
 
     def on_device(self, operator: Operator, args: tuple, kwargs: dict[str, Any], device: int) -> Any:
+        """Run an operator on a GPU: compute or imagine it, place what it made, charge the clocks.
+
+        Raises what CUDA raises for it; a poisoned device refuses everything.
+        """
         machine = self.machine
         if machine.poisoned:
             machine.raise_poison(device)
@@ -253,45 +262,14 @@ class Simulation(TorchDispatchMode):
         """Say what CUDA would have said where the CPU's operator failed."""
         if isinstance(error, NotSimulated):
             raise error
-        if "not implemented for" in str(error):
+        text = str(error)
+        if _ABOUT_TYPES.search(text):
+            dtypes.refuse(operator, args)
+        if "not implemented for" in text:
             return dtypes.widened(operator, args, kwargs, error)
-        if isinstance(error, NotImplementedError):
+        if text.startswith("Could not run"):
             raise NotSimulated(f"aten::{operator.name}") from error
-        refused = _NO_HOST_MEMORY.search(str(error))
+        refused = _NO_HOST_MEMORY.search(text)
         if refused:
             self.machine.devices[device].memory.allocate(int(refused[1]), self.machine.clocks.now())
         return asserts.translate(self.machine, operator, args, kwargs, error, device)
-
-
-def _survey(values: tuple | list, key: list[Any]) -> int | None:
-    """Where the tensors among the values are: a device's index, or HOST; None unless all are in one place.
-
-    Appends to `key` what the cost of the operator depends on.
-    """
-    place = _NOWHERE
-    for value in values:
-        kind = type(value)
-        if kind is torch.Tensor or kind is torch.nn.Parameter:
-            try:
-                tag = value.untyped_storage()._simulated
-            except WITHOUT_STORAGE:
-                return None
-            key.append(value.shape)
-            key.append(value.dtype)
-            here = HOST if tag is None else tag.device
-        elif kind in _PLAIN:
-            key.append(value)
-            continue
-        elif kind is float:  # of which no cost depends; a learning rate may be another in each step
-            continue
-        elif kind is list or kind is tuple:
-            key.append(len(value))
-            here = _survey(value, key)
-            if here == _NOWHERE:
-                continue
-        else:
-            return None
-        if here is None or here != place != _NOWHERE:
-            return None
-        place = here
-    return place
