@@ -53,10 +53,12 @@ class Shares:
 
     @property
     def most_compute(self) -> float:
+        """That in which the busiest GPU computes."""
         return max(self.compute.values(), default=0.0)
 
     @property
     def from_host(self) -> float:
+        """That in which bytes move from the host to the GPUs, all links together."""
         return sum(share for link, share in self.moved.items() if link.startswith("cpu > "))
 
 

@@ -88,6 +88,7 @@ class DeviceRecord:
 
     @property
     def name(self) -> str:
+        """As torch writes it."""
         return f"cuda:{self.index}"
 
 

@@ -29,10 +29,12 @@ class Window(NamedTuple):
 
     @property
     def length(self) -> float:
+        """Its seconds."""
         return self.end - self.start
 
     @property
     def name(self) -> str:
+        """What it is called on the page."""
         return f"step {self.step}" if self.step else "the whole recording"
 
 
