@@ -18,6 +18,7 @@ import torch
 from . import unreal
 from .errors import NotSimulated
 from .mismatch import LEGACY_NAMES
+from .mixed import refusal
 from .operators import Operator, tensors_in
 
 _MISSING = re.compile(r"\"(\w+)\" not implemented for '(Half|BFloat16|Bool)'")
@@ -34,6 +35,7 @@ _REFUSED: dict[str, tuple[str, set[torch.dtype]]] = {
     **dict.fromkeys(("mm", "addmm", "addmm_", "_addmm_activation"), ("addmm_cuda", _WHOLE)),
     **dict.fromkeys(("bmm", "baddbmm", "baddbmm_"), ("baddbmm_cuda", _WHOLE)),
     **dict.fromkeys(("mv", "addmv", "addmv_"), ("addmv_impl_cuda", _WHOLE)),
+    **dict.fromkeys(("_softmax", "_log_softmax"), ("host_softmax", _WHOLE)),
     "dot": ("dot", _WHOLE),
     "vdot": ("vdot", _WHOLE),
     "avg_pool2d": ("avg_pool2d_out_cuda_frame", _WHOLE),
@@ -56,8 +58,8 @@ def runner(operator: Operator) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         for value in args:
             if isinstance(value, torch.Tensor):
-                if value.dtype in slow:
-                    return _rounded(func(*_cast(args, value.dtype, torch.float32), **kwargs), value.dtype)
+                if value.dtype in slow and _of_one_type(args, value.dtype):
+                    return _rounded(func(*_cast(args, torch.float32), **kwargs), value.dtype)
                 break
         return func(*args, **kwargs)
 
@@ -71,11 +73,12 @@ def _slow() -> frozenset[torch.dtype]:
     return frozenset({torch.float16} if fast else {torch.float16, torch.bfloat16})
 
 
-def _cast(values: tuple, narrow: torch.dtype, wide: torch.dtype) -> tuple:
-    return tuple(
-        value.to(wide) if isinstance(value, torch.Tensor) and value.dtype is narrow else value
-        for value in values
-    )
+def _of_one_type(values: tuple, dtype: torch.dtype) -> bool:
+    return all(value.dtype is dtype for value in values if isinstance(value, torch.Tensor))
+
+
+def _cast(values: tuple, wide: torch.dtype) -> tuple:
+    return tuple(value.to(wide) if isinstance(value, torch.Tensor) else value for value in values)
 
 
 def _rounded(made: Any, dtype: torch.dtype) -> Any:
@@ -85,7 +88,10 @@ def _rounded(made: Any, dtype: torch.dtype) -> Any:
 
 
 def refuse(operator: Operator, args: tuple) -> None:
-    """Raise what CUDA raises for a type that this operator's kernel does not take."""
+    """Raise what CUDA raises for a type, or a mixture of types, that this operator's kernel does not take."""
+    mixed = refusal(operator.name, args)
+    if mixed is not None:
+        raise RuntimeError(mixed)
     named = _REFUSED.get(operator.name)
     if named is None:
         return
