@@ -70,7 +70,7 @@ def _program(name: str) -> str:
     path = Path(name)
     if path.parent.is_dir():
         scripts = [script.name for script in path.parent.glob("*.py")]
-        near = difflib.get_close_matches(path.name, scripts, n=1)
+        near = difflib.get_close_matches(path.name, scripts, n=1, cutoff=0.75)
         hint = f"; did you mean {path.parent / near[0]}?" if near else ""
     else:
         hint = f"; there is no folder {path.parent}"

@@ -215,6 +215,8 @@ class Machine:
             device = torch.device(device)
         if isinstance(device, torch.device):
             device = device.index
+        if not self.count:  # CUDA_VISIBLE_DEVICES left none
+            raise RuntimeError("No CUDA GPUs are available")
         return local.device if device is None else self.check(device)
 
     def poison(self, index: int, text: str) -> None:

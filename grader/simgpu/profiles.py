@@ -32,6 +32,7 @@ __all__ = [
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 DEFAULT = "T4"
+MOST = 120  # as many as torch is built for: C10_COMPILE_TIME_MAX_GPUS in c10/cuda/CUDAMacros.h
 _PARTS: dict[str, Any] = {"gpu": GPU, "link": Link, "host": Host}
 _FOLDERS = {"gpu": "gpus", "link": "links", "host": "hosts"}
 _SPEC = re.compile(r"(?:(?P<count>\d+)x)?(?P<which>.+)$", re.DOTALL)
@@ -62,7 +63,7 @@ def known_parts(part: str) -> list[str]:
 def load(spec: str) -> Selection:
     """Read a specification, see above; names match whatever their case. Without a count it is one GPU.
 
-    Raises BadProfile for a count below 1, an unknown name, or a file that breaks the schema.
+    Raises BadProfile for a count below 1 or above MOST, an unknown name, or a file that breaks the schema.
     """
     match = _SPEC.match(spec.strip())
     if match is None:
@@ -70,6 +71,8 @@ def load(spec: str) -> Selection:
     count = int(match["count"] or 1)
     if count < 1:
         raise BadProfile(f"{spec!r} asks for {count} GPUs; ask for at least one, for example 2xT4")
+    if count > MOST:
+        raise BadProfile(f"{spec!r} asks for {count} GPUs; one computer has at most {MOST} of them")
     machine, others = _MACHINE.match(match["which"]).groups()  # type: ignore[union-attr]  # matches anything
     profile = _machine(machine)
     for other in others.split("+")[1:]:

@@ -96,3 +96,25 @@ def test_a_script_whose_shapes_never_repeat_does_not_fill_the_memory(math, monke
     same_seconds, kept = run()
     assert learned > 100 and kept <= 10
     assert same_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: torch.zeros(1, device="cuda"),
+        lambda: torch.ones(1).cuda(),
+        lambda: torch.ones(1).to("cuda:0"),
+        lambda: torch.nn.Linear(1, 1).cuda(),
+        torch.cuda.current_device,
+        torch.cuda.synchronize,
+    ],
+    ids=["made there", "cuda()", "to()", "module", "current_device", "synchronize"],
+)
+def test_where_no_gpu_is_left_using_one_says_so(use):
+    with simgpu.simulate("2xT4") as machine:
+        machine.restrict([])
+        assert not torch.cuda.is_available()
+        assert torch.cuda.device_count() == 0
+        function = getattr(torch.cuda, use.__name__, use)  # what stands there now
+        with pytest.raises(RuntimeError, match="^No CUDA GPUs are available$"):
+            function()

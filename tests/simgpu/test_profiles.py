@@ -195,3 +195,8 @@ def test_replacing_figures_keeps_the_rest():
     assert "80" in changed.host.module_us.source
     assert changed.host.launch_us == profile.host.launch_us
     assert changed.gpu == profile.gpu
+
+
+def test_more_gpus_than_a_computer_can_have_are_refused():
+    with pytest.raises(profiles.BadProfile, match="asks for 999999999999 GPUs; one computer has at most 120"):
+        profiles.load("999999999999xT4")

@@ -31,7 +31,7 @@ class Devices:
     def current_device(self) -> int:
         """Index of the calling thread's current device."""
         self.initialized = True
-        return local.device
+        return self.machine.index(None)
 
     def _checked(self, device: Any) -> int:
         # Asking about a device that does not exist is an assertion in torch, using it an error of CUDA.
