@@ -12,18 +12,6 @@ from grader.simgpu.surface import autocast_lists
 CUDA0, CUDA1 = torch.device("cuda:0"), torch.device("cuda:1")
 
 
-@pytest.fixture(params=[True, False], ids=["math", "no-math"])
-def machine(request):
-    with simgpu.simulate("2xT4", math=request.param) as machine:
-        yield machine
-
-
-@pytest.fixture
-def exact():
-    with simgpu.simulate("2xT4") as machine:
-        yield machine
-
-
 def single():
     return torch.rand(4, 4, device=CUDA1)
 

@@ -17,12 +17,6 @@ def machine(request):
         yield machine
 
 
-@pytest.fixture
-def exact():
-    with simgpu.simulate("2xT4") as machine:
-        yield machine
-
-
 class Spy(nn.Module):
     """Hands on its input and remembers what each replica was given."""
 

@@ -18,18 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 G = "cuda:1"
 
 
-@pytest.fixture(params=[True, False], ids=["math", "no-math"])
-def machine(request):
-    with simgpu.simulate("2xT4", math=request.param) as machine:
-        yield machine
-
-
-@pytest.fixture
-def exact():
-    with simgpu.simulate("2xT4") as machine:
-        yield machine
-
-
 def test_a_slice_of_torchs_operators():
     """Another one each day; the command that the failure shows repeats it."""
     seed = datetime.date.today().toordinal()

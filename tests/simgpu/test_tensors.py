@@ -13,18 +13,6 @@ from grader import simgpu
 CUDA0, CUDA1 = torch.device("cuda:0"), torch.device("cuda:1")
 
 
-@pytest.fixture(params=[True, False], ids=["math", "no-math"])
-def machine(request):
-    with simgpu.simulate("2xT4", math=request.param) as machine:
-        yield machine
-
-
-@pytest.fixture
-def exact():
-    with simgpu.simulate("2xT4") as machine:
-        yield machine
-
-
 @pytest.mark.parametrize(
     "make",
     [

@@ -11,12 +11,6 @@ from torch import nn
 from grader import simgpu
 
 
-@pytest.fixture(params=[True, False], ids=["math", "no-math"])
-def machine(request):
-    with simgpu.simulate("2xT4", math=request.param) as machine:
-        yield machine
-
-
 def train(spec="2xT4", math=False, steps=3):
     with simgpu.simulate(spec, math=math) as machine:
         torch.manual_seed(0)
