@@ -30,14 +30,23 @@ def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
 
 def install(machine: Machine, patches: Patches) -> None:
     """Make storages tell, and change, their simulated device."""
-    clone, copy, shared = _Untyped.clone, _Untyped.copy_, _Untyped.is_shared
+    for name, getter in {"device": _device, "is_cuda": _is_cuda}.items():
+        patches.set(_Untyped, name, property(getter))
+    for name, method in {**_places(), **_moves(machine), **_copies(machine)}.items():
+        patches.set(_Untyped, name, method)
 
-    def device(self: Any) -> torch.device:
-        index = None if local.inside else index_of(self)
-        return _physical_device(self) if index is None else torch.device("cuda", index)
 
-    def is_cuda(self: Any) -> bool:
-        return not local.inside and index_of(self) is not None
+def _device(self: Any) -> torch.device:
+    index = None if local.inside else index_of(self)
+    return _physical_device(self) if index is None else torch.device("cuda", index)
+
+
+def _is_cuda(self: Any) -> bool:
+    return not local.inside and index_of(self) is not None
+
+
+def _places() -> dict[str, Any]:
+    shared = _Untyped.is_shared
 
     def get_device(self: Any) -> int:
         index = None if local.inside else index_of(self)
@@ -46,6 +55,10 @@ def install(machine: Machine, patches: Patches) -> None:
     def is_shared(self: Any) -> bool:
         return index_of(self) is not None or shared(self)
 
+    return {"get_device": get_device, "is_shared": is_shared}
+
+
+def _moves(machine: Machine) -> dict[str, Any]:
     def moved(self: Any, target: int | None, non_blocking: bool = False) -> Any:
         if index_of(self) == target:
             return self
@@ -61,12 +74,17 @@ def install(machine: Machine, patches: Patches) -> None:
         wanted = torch.device(device)
         return moved(self, machine.index(wanted) if wanted.type == "cuda" else None, non_blocking)
 
+    return {"cpu": cpu, "cuda": cuda, "to": to}
+
+
+def _copies(machine: Machine) -> dict[str, Any]:
+    clone, copy = _Untyped.clone, _Untyped.copy_
+
     def copied(self: Any) -> Any:
         index = index_of(self)
         if index is None or local.inside:
             return clone(self)
-        made = transfer(machine, _bytes_of(self), index)
-        return made.untyped_storage()
+        return transfer(machine, _bytes_of(self), index).untyped_storage()
 
     def copy_(self: Any, source: Any, non_blocking: Any = None) -> Any:
         ends = index_of(self), index_of(source)
@@ -75,16 +93,4 @@ def install(machine: Machine, patches: Patches) -> None:
         _bytes_of(self).copy_(_bytes_of(source), non_blocking=bool(non_blocking))
         return self
 
-    for name, getter in {"device": device, "is_cuda": is_cuda}.items():
-        patches.set(_Untyped, name, property(getter))
-    methods = {
-        "get_device": get_device,
-        "cpu": cpu,
-        "cuda": cuda,
-        "to": to,
-        "clone": copied,
-        "copy_": copy_,
-        "is_shared": is_shared,
-    }
-    for name, method in methods.items():
-        patches.set(_Untyped, name, method)
+    return {"clone": copied, "copy_": copy_}
