@@ -63,12 +63,15 @@ class Rates(NamedTuple):
 
 
 _RATES: dict[int, tuple[GPU, Rates]] = {}
+_MOST_RATES = 100  # GPUs; a fit tries thousands of figures, each a GPU of its own
 
 
 def rates(gpu: GPU) -> Rates:
     """Return the plain figures of a profile, worked out once."""
     known = _RATES.get(id(gpu))
     if known is None or known[0] is not gpu:
+        if len(_RATES) >= _MOST_RATES:
+            _RATES.clear()
         known = _RATES[id(gpu)] = (gpu, Rates.of(gpu))
     return known[1]
 
