@@ -206,9 +206,11 @@ def page(results: dict[str, list[Outcome]]) -> str:
     for name, outcomes in results.items():
         for kind, heading in titles.items():
             rows = [outcome for outcome in outcomes if outcome.kind == kind]
-            if rows:
+            if any(row.reason for row in rows):
                 lines += ["", f"## {heading}, {name}", "", "| operator | reason |", "| --- | --- |"]
                 lines += [f"| `{row.name}` | {row.reason.replace('|', chr(92) + '|')} |" for row in rows]
+            elif rows:
+                lines += ["", f"## {heading}, {name}", "", *(f"- `{row.name}`" for row in rows)]
     return "\n".join(lines) + "\n"
 
 
