@@ -15,10 +15,11 @@ from .local import local
 from .profiles import MachineProfile
 from .timeline import PICOSECONDS, Timeline
 from .times import COMMUNICATION, DEFAULT_STREAM, HOST, HostCosts, Spent, Times, picoseconds, track
-from .workers import Moment, Worker, apply, collective, order, replay, wait_until
+from .workers import Moment, Worker, apply, catch_up, collective, order, replay, wait_until
 
 __all__ = ["COMMUNICATION", "HOST", "Clocks", "Moment", "Spent", "Worker", "picoseconds", "track"]
 
+LOGGED = 100_000  # charges of a thread that wait for its join: a thread that lives long is charged in parts
 _BOUNDS = ("value", "low", "high")
 
 
@@ -237,7 +238,8 @@ class Clocks:
         name = f"{every[0].host_track} worker {self._open_workers}"
         if parent is None:
             self._open_workers += 1
-        return Worker([times.fork(name) for times in every], [times.host for times in every])
+        starts = [times.host for times in every]
+        return Worker([times.fork(name) for times in every], starts, nested=parent is not None)
 
     @contextmanager
     def worker(self, worker: Worker) -> Iterator[Worker]:
@@ -274,6 +276,10 @@ class Clocks:
         if worker is not None:
             worker.log.append((what, args))
             apply(worker.times, what, args)
+            if len(worker.log) >= LOGGED and not worker.nested:
+                with self._lock:
+                    apply(self._main, catch_up, (worker,))
+                worker.log.clear()
             return
         with self._lock:
             apply(self._main, what, args)

@@ -23,6 +23,7 @@ class Worker:
     start: list[int]
     log: list[tuple] = field(default_factory=list)
     joined: bool = False
+    nested: bool = False  # whether a worker forked it
 
 
 def apply(variants: list[Times], what: Callable[..., None], args: tuple) -> None:
@@ -55,10 +56,22 @@ def wait_until(times: Times, number: int, moments: Moment) -> None:
 
 
 def replay(times: Times, number: int, worker: Worker) -> None:
-    """Charge what a worker did, from the moment at which it was forked.
+    """Charge what a worker did, from the moment at which it was forked; the thread that joins it waits."""
+    resumed = _replayed(times, number, worker)
+    times.host = max(resumed, times.host)
 
-    Of what it spent only that share counts by which its end is later than the thread that joins it: workers
-    run side by side.
+
+def catch_up(times: Times, number: int, worker: Worker) -> None:
+    """Charge what a worker has done so far, while it goes on; nobody waits."""
+    resumed = _replayed(times, number, worker)
+    worker.start[number], times.host = times.host, resumed
+
+
+def _replayed(times: Times, number: int, worker: Worker) -> int:
+    """Leave the host where the worker ended, and return where it was.
+
+    Of what the worker spent only that share counts by which its end is later than the thread that joins it:
+    workers run side by side.
     """
     times.after_backward()
     resumed, host_track, before = times.host, times.host_track, vars(times.spent).copy()
@@ -70,7 +83,8 @@ def replay(times: Times, number: int, worker: Worker) -> None:
     for what, spent in before.items():
         share = (getattr(times.spent, what) - spent) * later // lasted if lasted else 0
         setattr(times.spent, what, spent + share)
-    times.host, times.host_track = max(resumed, times.host), host_track
+    times.host_track = host_track
+    return resumed
 
 
-_OF_A_VARIANT = {collective, order, wait_until, replay}
+_OF_A_VARIANT = {collective, order, wait_until, replay, catch_up}

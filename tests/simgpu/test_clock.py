@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from grader.simgpu import profiles
+from grader.simgpu import clock, profiles
 from grader.simgpu.clock import HOST, Clocks
 
 PROFILE = profiles.load("T4").profile.with_figures(
@@ -236,3 +236,20 @@ def test_what_the_host_spent_adds_up_to_its_time_though_workers_run_side_by_side
     c.copy(0, HOST, 1000, blocking=True)
     assert sum(c.spent.values()) == pytest.approx(c.now())
     assert c.spent["replicate"] == pytest.approx(0.24 * MS)
+
+
+def test_a_thread_that_lives_long_is_charged_in_parts(monkeypatch):
+    def run(at_once):
+        monkeypatch.setattr(clock, "LOGGED", 10**9 if at_once else 10)
+        c = clocks()
+        worker = c.fork()
+        with c.worker(worker):
+            for _ in range(95):
+                c.launch(1, 0.3 * MS, "conv")
+            c.wait(1)
+            assert at_once or len(worker.log) < 10
+        c.launch(0, 1 * MS, "conv")
+        c.join(worker)
+        return c.now(), c.wait(), c.busy(0), c.busy(1), c.ready(1)
+
+    assert run(at_once=False) == run(at_once=True)
