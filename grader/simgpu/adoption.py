@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .clock import HOST
 from .operators import Operator, tensors_in
 from .tags import FLOATING, Tag, device_index, storages, tag_of
 
@@ -53,6 +54,8 @@ def mark(machine: Machine, out: Any, made_of: list[torch.Tensor] | None = None) 
     backward = torch._C._current_autograd_node() is not None
     tag = FLOATING if backward else Helper(_call())
     device = _leaf_device() if backward else None
+    if device == HOST:
+        return out
     for tensor in made:
         for storage in storages(tensor):
             if storage._simulated is None or type(storage._simulated) is Helper:  # type: ignore[attr-defined]
@@ -75,12 +78,13 @@ def _call() -> tuple[int, int]:
 
 
 def _leaf_device() -> int | None:
-    """The device of a leaf that the running node of autograd hands its gradient to."""
+    """The device, or HOST, of a leaf that the running node of autograd hands its gradient to; None: none."""
     node = torch._C._current_autograd_node()
     if node is None or isinstance(node, torch.autograd.function.BackwardCFunction):
         return None  # a function written in Python may have outputs on several devices, and misses theirs
-    for following, _ in node.next_functions:
+    for following in (node, *(function for function, _ in node.next_functions)):
         variable = getattr(following, "variable", None)  # only what accumulates a leaf's gradient has one
         if variable is not None:
-            return device_index(variable)
+            device = device_index(variable)
+            return HOST if device is None else device
     return None

@@ -87,3 +87,22 @@ def test_the_gradient_of_a_leaf_on_the_cpu_stays_there():
     with pytest.raises(RuntimeError, match="at least two devices"):
         parameter.grad + torch.ones(3, device="cuda")
     assert parameter.grad.device == torch.device("cpu")
+
+
+def test_gradients_that_backward_begins_with_must_be_on_the_gpu():
+    words = "^invalid gradient at index 0 - expected device cuda:0 but got cpu$"
+    x = leaf()
+    with pytest.raises(RuntimeError, match=words):
+        (x * 2).backward(torch.ones(3))
+    with pytest.raises(RuntimeError, match=words):
+        torch.autograd.grad(x * 2, x, grad_outputs=torch.ones(3))
+    (x * 2).sum().backward(torch.tensor(2.0))  # a number may be anywhere
+    assert x.grad.tolist() == [4.0, 4.0, 4.0]
+
+
+def test_a_leaf_moved_by_its_data_keeps_the_gradient_that_it_had_on_the_cpu():
+    parameter = nn.Parameter(torch.ones(3))
+    parameter.sum().backward()
+    parameter.data = parameter.data.cuda()
+    with pytest.raises(RuntimeError, match="at least two devices, cuda:0 and cpu!"):
+        (parameter * torch.ones(3, device="cuda")).sum().backward()

@@ -53,6 +53,7 @@ def install(machine: Machine, patches: Patches) -> None:
             return returned
         return _checked(machine, node, returned)
 
+    patches.set(torch.autograd, "_make_grads", _make_grads(torch.autograd._make_grads))
     patches.set(torch.Tensor, "register_hook", _register_hook(torch.Tensor.register_hook))
     patches.set(torch.autograd.Function, "apply", classmethod(apply))
     patches.set(BackwardCFunction, "apply", apply_backward)
@@ -91,6 +92,26 @@ def _checked(machine: Machine, node: Any, returned: Any) -> Any:
             )
         gradients[position] = move(machine, gradient, place)
     return tuple(gradients) if isinstance(returned, tuple) else gradients[0]
+
+
+def _make_grads(original: Any) -> Any:
+    """The same function, which completes the gradients that backward() and grad() begin with, and compares
+    their devices: `validate_outputs_impl` in torch/csrc/autograd/engine.cpp."""
+
+    @functools.wraps(original)
+    def make_grads(outputs: Any, grads: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(outputs, grads, *args, **kwargs)
+        if local.observed and not local.inside:
+            for position, (output, gradient) in enumerate(zip(outputs, made, strict=False)):
+                both = isinstance(output, torch.Tensor) and isinstance(gradient, torch.Tensor)
+                if both and gradient.dim() and _moved(output, gradient):
+                    wanted, found = (device_name(device_index(each)) for each in (output, gradient))
+                    raise RuntimeError(
+                        f"invalid gradient at index {position} - expected device {wanted} but got {found}"
+                    )
+        return made
+
+    return make_grads
 
 
 def _register_hook(original: Any) -> Any:
