@@ -163,11 +163,21 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: 
         )
 
 
+def _set(tensor: torch.Tensor, source: Any = None, *_: Any, **__: Any) -> None:
+    """`checkSetStorage` in aten/src/ATen/native/Resize.h."""
+    if source is not None and source.device != tensor.device:
+        raise RuntimeError(
+            f'Attempted to set the storage of a tensor on device "{tensor.device}" to a storage on different '
+            f'device "{source.device}".  This is no longer allowed; the devices must match.'
+        )
+
+
 _CHECKS: dict[tuple[Any, str], Callable[..., None]] = {
     (torch, "quantile"): _quantile,
     (torch, "nanquantile"): _quantile,
     (torch.Tensor, "quantile"): _quantile,
     (torch.Tensor, "nanquantile"): _quantile,
+    (torch.Tensor, "set_"): _set,
     (F, "scaled_dot_product_attention"): _attention,
 }
 

@@ -9,6 +9,7 @@ below aten/src/ATen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +62,11 @@ def mismatch(func: Any, args: tuple, kwargs: dict[str, Any], place: Place) -> Ru
         described = kernel(func)
         if described is not None and described.checks:
             message = _argument(described.wrapper, _checked(func, named), place)
-    return RuntimeError(message or _two_devices(named, place))
+    message = message or _two_devices(named, place)
+    elsewhere = [tensor for _, tensor in named if place(tensor) is None]
+    if elsewhere and all(tensor.is_meta for tensor in elsewhere):
+        message = re.sub(r"\bcpu\b", "meta", message)
+    return RuntimeError(message)
 
 
 def _named_tensors(func: Any, args: tuple, kwargs: dict[str, Any]) -> Named:

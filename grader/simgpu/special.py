@@ -12,7 +12,7 @@ from .adoption import adopts, mark
 from .clock import HOST
 from .operators import Operator, tensors_in
 from .tags import device_index, tag_of
-from .transfers import transfer
+from .transfers import refuse_meta, transfer
 
 if TYPE_CHECKING:
     from .mode import Simulation
@@ -48,6 +48,8 @@ def _to_copy(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str
 def _copy_(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
     destination, source = args[0], args[1]
     machine = mode.machine
+    if not destination.is_meta:
+        refuse_meta(source)
     to_tag, from_tag = tag_of(destination), tag_of(source)
     to, origin = (tag.device if tag else None for tag in (to_tag, from_tag))
     if to is None and origin is not None and adopts(to_tag):

@@ -27,6 +27,7 @@ def transfer(
     Without arithmetic a copy to the host holds zeros.
     """
     origin = device_index(source)
+    refuse_meta(source)
     with inside(), torch.no_grad():
         if machine.math or (target is not None and source.layout is not torch.strided):
             made = _original_to(source, dtype=dtype or source.dtype, copy=True, memory_format=memory_format)
@@ -38,6 +39,12 @@ def transfer(
         machine.place(made, target)
     machine.charge_transfer(source, origin, target, non_blocking)
     return made
+
+
+def refuse_meta(source: torch.Tensor) -> None:
+    """A tensor on the meta device has no values that could be copied."""
+    if source.is_meta:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
 
 
 _original_to = torch._C.TensorBase.to
@@ -71,6 +78,7 @@ def move(
 ) -> torch.Tensor:
     """What `source.to(device, ...)` gives, differentiable; `source` itself where nothing changes."""
     if device_index(source) == target:
+        refuse_meta(source)
         return _original_to(source, dtype=dtype or source.dtype, copy=copy, memory_format=memory_format)
     if source.requires_grad and torch.is_grad_enabled():
         return ToCopy.apply(source, machine, target, dtype, non_blocking, memory_format)

@@ -72,6 +72,18 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):
             self.manual_seed(seed)
         return seed
 
+    def clone_state(self) -> Generator:
+        """Another generator that goes on from where this one is."""
+        clone = type(self)(self.simulated)
+        clone.set_state(self.get_state())
+        return clone
+
+    def __deepcopy__(self, memo: Any) -> Generator:
+        return self.clone_state()
+
+    def __repr__(self) -> str:
+        return f"<torch._C.Generator object at {id(self):#x}>"
+
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """Where it says that it draws."""

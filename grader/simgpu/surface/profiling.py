@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,9 +58,11 @@ def _without_cuda(construct: Any, tell: Any) -> Any:
 
 
 def _on_the_cpu(construct: Any, tell: Any) -> Any:
+    old = "use_cuda" in inspect.signature(construct).parameters
+
     @functools.wraps(construct)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        if kwargs.pop("use_cuda", False) or kwargs.get("use_device") == "cuda":
+        if (old and kwargs.pop("use_cuda", False)) or kwargs.get("use_device") == "cuda":
             kwargs["use_device"] = None
             tell()
         construct(self, *args, **kwargs)

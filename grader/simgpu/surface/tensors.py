@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+from torch.nn.parameter import UninitializedBuffer, UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from .. import transfers
 from ..local import inside, local
@@ -26,7 +26,8 @@ def move(machine: Machine, source: torch.Tensor, *how: Any, **named: Any) -> tor
     if not isinstance(source, UninitializedTensorMixin):
         return transfers.move(machine, source, *how, **named)
     with torch._C.DisableTorchFunctionSubclass():
-        return transfers.move(machine, source, *how, **named)
+        moved = transfers.move(machine, source, *how, **named)
+        return moved.as_subclass(type(source)) if isinstance(source, UninitializedBuffer) else moved
 
 
 _physical_device = _Base.device.__get__
@@ -169,6 +170,8 @@ def _parse_to(
         device = first
     if not isinstance(first, torch.Tensor | torch.dtype) and rest and not isinstance(rest[0], bool):
         dtype = rest.pop(0)
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        _Base.to(torch.empty(0), *args, **kwargs)  # refuses them in torch's words
     if isinstance(device, int):
         device = torch.device("cuda", device)
     elif device is not None:
