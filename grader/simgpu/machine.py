@@ -85,6 +85,11 @@ class Device:
         label = f"{module_running()}|{name}|{phase}"
         return Tag(self.index, memory.allocate(nbytes, self._clocks.now(), label), self, label)
 
+    def refuse(self, nbytes: int) -> None:
+        """Raise torch.OutOfMemoryError if so many bytes do not fit, before anyone computes them."""
+        if self.memory.allocated + self.memory.held + nbytes > self.memory.limit:
+            self.allocate(nbytes)
+
     def free(self, tag: Tag) -> None:
         """Give back what a tag held; others get it once the streams that record_stream() named are done."""
         if tag.streams:

@@ -133,6 +133,7 @@ class Meter:
             f"GPU {self.device_index} has a total capacity of {size_text(self.capacity)} "
             f"of which {size_text(self.capacity - self.reserved)} is free. "
             f"Including non-PyTorch memory, this process has {size_text(self.reserved)} memory in use. "
+            f"{f'{size_text(self.limit)} allowed; ' if self.limit < self.capacity else ''}"
             f"Of the allocated memory {size_text(self.allocated)} is allocated by PyTorch, "
             f"and {size_text(self.reserved - self.allocated)} is reserved by PyTorch but unallocated. "
             "If reserved but unallocated memory is large try setting "

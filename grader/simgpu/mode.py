@@ -18,7 +18,7 @@ from .clock import HOST, picoseconds
 from .errors import NotSimulated
 from .local import local
 from .mismatch import mismatch
-from .operators import Operator, signature, tensors_in
+from .operators import Operator, least_bytes, signature, tensors_in
 from .special import SPECIAL
 from .surface import generators
 from .survey import NOWHERE, survey
@@ -196,6 +196,8 @@ class Simulation(TorchDispatchMode):
             raise RuntimeError("Only dense CPU tensors can be pinned")
         if operator.generator:
             kwargs = {**kwargs, "generator": self._generator(kwargs, device)}
+        if operator.takes_device and machine.math:
+            machine.devices[device].refuse(least_bytes(operator, args, kwargs))
         key = None if operator.free else (operator.func, *signature(args, kwargs))
         try:
             if not machine.math:
@@ -271,5 +273,8 @@ class Simulation(TorchDispatchMode):
             raise NotSimulated(f"aten::{operator.name}") from error
         refused = _NO_HOST_MEMORY.search(text)
         if refused:
-            self.machine.devices[device].memory.allocate(int(refused[1]), self.machine.clocks.now())
+            try:
+                self.machine.devices[device].refuse(int(refused[1]))
+            except torch.OutOfMemoryError as out_of_memory:
+                raise out_of_memory from None  # what this computer's memory said is of no interest
         return asserts.translate(self.machine, operator, args, kwargs, error, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -111,6 +112,18 @@ def _returned_arguments(schema: Any) -> list[tuple[int, str]] | None:
     if not written or any(result.alias_info is None for result in schema.returns):
         return None
     return [written[frozenset(result.alias_info.before_set)] for result in schema.returns]
+
+
+def least_bytes(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> int:
+    """How much memory a function like torch.randn or torch.zeros_like takes, from its arguments alone."""
+    like = args[0] if args and isinstance(args[0], torch.Tensor) else None
+    dense = kwargs.get("layout") in (None, torch.strided) and "strided" not in operator.name
+    if not dense or not (operator.makes or operator.name.endswith("_like") or operator.name[:4] == "new_"):
+        return 0
+    given = () if like is None else like.shape
+    size = next((value for value in args if isinstance(value, list | tuple)), given)
+    dtype = kwargs.get("dtype") or (torch.get_default_dtype() if like is None else like.dtype)
+    return math.prod(size) * dtype.itemsize
 
 
 def signature(args: Any, kwargs: dict[str, Any]) -> tuple:
