@@ -20,6 +20,11 @@ def invalid_ordinal() -> RuntimeError:
     )
 
 
+def invalid_handle() -> RuntimeError:
+    """What using an event or a stream of another GPU ends in."""
+    return RuntimeFailure("CUDA error: invalid resource handle\n" + _ADVICE)
+
+
 def device_side_assert() -> str:
     """What everything asked of a device ends in once a kernel's assertion has failed there.
 

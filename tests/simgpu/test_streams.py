@@ -216,3 +216,14 @@ def test_streams_come_from_a_pool_and_are_given_again(machine):
     assert torch.cuda.default_stream() not in streams
     assert torch.cuda.Stream(priority=-1) not in streams
     assert torch.cuda.Stream("cuda:1") not in streams
+
+
+def test_events_of_two_devices_measure_nothing(machine):
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+    assert repr(events[0]) == "<torch.cuda.Event uninitialized>"
+    for index, event in enumerate(events):
+        event.record(torch.cuda.current_stream(index))
+        event.synchronize()
+    assert repr(events[0]).startswith("<torch.cuda.Event 0x")
+    with pytest.raises(RuntimeError, match="CUDA error: invalid resource handle"):
+        events[0].elapsed_time(events[1])

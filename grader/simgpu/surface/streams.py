@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..clock import Moment
-from ..errors import NotSimulated
+from ..errors import NotSimulated, invalid_handle
 from ..local import local
 from ..timeline import PICOSECONDS
 
@@ -119,6 +119,9 @@ class Event:
         self.device_index: int | None = None
         self.moment: Moment | None = None
 
+    def __repr__(self) -> str:
+        return "<torch.cuda.Event " + ("uninitialized>" if self.moment is None else f"{id(self):#x}>")
+
     @property
     def device(self) -> torch.device | None:
         """Where it was recorded."""
@@ -144,6 +147,8 @@ class Event:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         if not (self.query() and end_event.query()):
             raise RuntimeError("Both events must be completed before calculating elapsed time.")
+        if end_event.device_index != self.device_index:
+            raise invalid_handle()
         return (end_event.moment[0] - self.moment[0]) / PICOSECONDS * 1e3
 
     def query(self) -> bool:
