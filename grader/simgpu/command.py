@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,10 +77,9 @@ def run_command(
     settings = Settings(
         spec=specification.full(gpus),
         math=not no_math,
-        trace=_writable("--trace", trace),
-        report=_writable("--report", report),
         frames=frames,
         quiet=quiet,
+        **_writable(target, trace=trace, report=report),
     )
     launch.execute(line, settings)
 
@@ -134,18 +134,32 @@ def _console() -> Console:
     return console
 
 
-def _writable(option: str, path: Path | None) -> str | None:
-    """The path made absolute; nothing of an earlier run is left there. Raises BadParameter."""
-    if path is None:
-        return None
-    if path.is_dir():
-        raise typer.BadParameter(f"{option} {path} is a folder; name a file.")
-    if not path.absolute().parent.is_dir():
-        raise typer.BadParameter(f"{option} {path}: there is no folder {path.parent}.")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise typer.BadParameter(f"{option} {path} cannot be written here.")
-    path.unlink(missing_ok=True)
-    return str(path.absolute())
+def _writable(target: str, **paths: Path | None) -> dict[str, str | None]:
+    """The paths of options made absolute, once it is known that files can be written there.
+
+    Raises BadParameter, and never touches what is there.
+    """
+    taken = [Path(target).resolve()]  # a script must not be written over
+    for name, path in paths.items():
+        if path is None:
+            continue
+        option, folder = f"--{name}", path.absolute().parent
+        if path.is_dir():
+            raise typer.BadParameter(f"{option} {path} is a folder; name a file.")
+        if not folder.is_dir():
+            raise typer.BadParameter(f"{option} {path}: there is no folder {path.parent}.")
+        if path.resolve() in taken:
+            what = "the script itself" if path.resolve() == taken[0] else "written by another option, too"
+            raise typer.BadParameter(f"{option} {path} is {what}; name another file.")
+        taken.append(path.resolve())
+        try:
+            if path.exists() and not path.is_file():
+                path.open("ab").close()  # a device, or a pipe
+            else:
+                tempfile.TemporaryFile(dir=folder).close()
+        except OSError as problem:
+            raise typer.BadParameter(f"{option} {path} cannot be written: {problem.strerror}.") from None
+    return {name: None if path is None else str(path.absolute()) for name, path in paths.items()}
 
 
 def say(sentence: str, code: int) -> int:

@@ -54,7 +54,7 @@ def arrange(machine: Machine, settings: Settings, first: bool) -> None:
     if settings.quiet and not (settings.trace or settings.report):
         return
     if settings.explain:
-        show = _explanation(machine, settings.explain == "module")
+        show = _explanation(machine, settings.explain == "module", first)
     else:
         show = _summary(machine, settings, first)
     ending = _Ending(show)
@@ -93,16 +93,23 @@ def _described(fault: Exception) -> str:
     return f"{type(fault).__name__}: {fault}"
 
 
-def _explanation(machine: Machine, by_module: bool) -> Callable[[], None]:
+def _explanation(machine: Machine, by_module: bool, first: bool) -> Callable[[], None]:
     from .view import explain
     from .view.ledger import Ledger
 
     ledger = Ledger(machine)
     ledger.start()
+    children = _ended_children()
 
     def show() -> None:
         ledger.stop()
-        if _was_used(machine):
+        if not _was_used(machine):
+            if first and _ended_children() == children:
+                print(
+                    "simgpu: the script put nothing on a GPU: there is nothing to explain",
+                    file=sys.__stderr__,
+                )
+        else:
             with _printing(sys.__stdout__) as console:
                 explain.show(ledger.step(), machine.spec, machine.profile, console, by_module)
 
@@ -119,7 +126,7 @@ def _summary(machine: Machine, settings: Settings, first: bool) -> Callable[[], 
             return  # a launcher, or a process that helps on the CPU
         facts = ddp.summary_facts()
         rank = facts.get("rank")
-        trace, report = (_file(path, rank) for path in (settings.trace, settings.report))
+        trace, report = (_file(path, rank, alone) for path in (settings.trace, settings.report))
         if rank or settings.quiet:
             view.finish(recording, trace, report)
             return
@@ -154,18 +161,15 @@ def _ended_children() -> int:
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
 
 
-def _file(path: str | None, rank: int | None) -> Path | None:
+def _file(path: str | None, rank: int | None, alone: bool) -> Path | None:
     """Where this process writes: a file of its own, where several write."""
     if path is None:
         return None
     file = Path(path)
     if rank:
         file = file.with_name(f"{file.stem}.rank{rank}{file.suffix}")
-    elif rank is None:
-        number = 1
-        while file.exists():
-            number += 1
-            file = Path(path).with_name(f"{Path(path).stem}.{number}{file.suffix}")
+    elif rank is None and not alone:
+        file = file.with_name(f"{file.stem}.{os.getpid()}{file.suffix}")
     return file
 
 

@@ -1,7 +1,9 @@
 """`simgpu run` as a person sees it: the script's own world, its end, and what is said about a mistake."""
 
 import json
+import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +114,9 @@ def test_no_gpu_is_left_where_none_is_visible():
         (["run"], "Missing argument 'SCRIPT'"),
         (["run", "--trace", "no/such/trace.json", "told.py"], "there is no folder no/such"),
         (["run", "--report", ".", "told.py"], "--report . is a folder"),
+        (["run", "--trace", "told.py", "told.py"], "--trace told.py is the script itself"),
+        (["run", "--trace", "a", "--report", "a", "told.py"], "--report a is written by another option, too"),
+        (["run", "--report", "/proc/report.html", "told.py"], "--report /proc/report.html cannot be written"),
         (["run", "."], "is a folder without a __main__.py"),
         (["profiles", "T5"], "did you mean T4?"),
         (["nothing"], "No such command 'nothing'"),
@@ -123,6 +128,22 @@ def test_a_mistake_is_a_sentence_and_the_exit_code_2(arguments, said, monkeypatc
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("simgpu: ") and said in err
     assert "Traceback" not in err
+
+
+def test_what_is_asked_to_be_written_over_stays_until_there_is_something_else(tmp_path, monkeypatch, capsys):
+    (tmp_path / "kept.json").write_text("earlier")
+    monkeypatch.chdir(tmp_path)
+    assert command.execute(["run", "--trace", "kept.json", "missing.py"]) == 2
+    assert (tmp_path / "kept.json").read_text() == "earlier"
+    assert os.listdir(tmp_path) == ["kept.json"]
+
+
+def test_a_device_is_written_to_and_not_replaced(tmp_path):
+    nothing = tmp_path / "nothing.py"
+    nothing.write_text("import torch\ntorch.ones(1).cuda()\n")
+    done = simgpu("run", "--quiet", "--trace", os.devnull, nothing)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not Path(os.devnull).is_file()
 
 
 def test_an_unreadable_script_is_told(tmp_path, monkeypatch):

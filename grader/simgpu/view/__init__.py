@@ -9,6 +9,8 @@ Everything shown is simulated, and says so beside the profile's name.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,13 +52,29 @@ def finish(
     if trace is not None:
         from .trace import write
 
-        write(record, trace)
+        with _in_place_of(trace) as file:
+            write(record, file)
     if report is not None:
         from .page import render
 
-        report.write_text(render(record), encoding="utf-8")
+        with _in_place_of(report) as file:
+            file.write_text(render(record), encoding="utf-8")
     if console is not None:
         from .summary import show
 
         show(record, console)
     return record
+
+
+@contextmanager
+def _in_place_of(path: Path) -> Iterator[Path]:
+    """A file to write that takes the place of another one once it is whole; a device or a pipe itself."""
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    part = path.with_name(f"{path.name}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
