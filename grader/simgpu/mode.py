@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 _CPU = torch.device("cpu")
 _in_backward = torch._C._current_autograd_node
+_by_torch = torch._C._disabled_torch_dispatch_impl
 _learned: dict[Any, Operator] = {}
 _MOST_LEARNED = 20_000  # calls; a script whose shapes or numbers never repeat must not fill the memory
 _ABOUT_TYPES = re.compile(r"type|not implemented for")
@@ -50,6 +51,8 @@ class Simulation(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         here = local
+        if types and any(kind.__torch_dispatch__ is not _by_torch for kind in types):
+            return NotImplemented  # a class of tensors that takes operators apart itself; they come back here
         if here.inside:
             return func(*args, **kwargs) if kwargs else func(*args)
         here.inside = 1

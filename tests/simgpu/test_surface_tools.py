@@ -8,6 +8,7 @@ import torch.utils.benchmark
 from torch import nn
 from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from grader import simgpu
@@ -283,3 +284,40 @@ def test_everything_is_put_back():
     with simgpu.simulate("2xT4"):
         assert any(getattr(owner, name) is not thing for (owner, name), thing in before.items())
     assert {key: getattr(*key) for key in before} == before
+
+
+# ----------------------------------------------------------------------------- export and classes of tensors
+
+
+def test_models_on_the_cpu_are_exported_and_others_refused_by_name(machine):
+    net, x = nn.Linear(3, 3), torch.ones(1, 3)
+    exported = torch.export.export(net, (x,))
+    assert torch.equal(exported.module()(x), net(x))
+    with pytest.raises(NotImplementedError, match="^torch.export of a model on a GPU is not simulated"):
+        torch.export.export(net.cuda(), (x.cuda(),))
+
+
+class Wrapped(torch.Tensor):
+    """Holds another tensor, and takes every operator apart."""
+
+    @staticmethod
+    def __new__(cls, held):
+        return torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype, device=held.device)
+
+    def __init__(self, held):
+        self.held = held
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        opened = tree_map_only(Wrapped, lambda wrapped: wrapped.held, (args, kwargs or {}))
+        return tree_map_only(torch.Tensor, Wrapped, func(*opened[0], **opened[1]))
+
+
+def test_a_class_that_takes_operators_apart_leaves_its_tensors_on_the_gpu(machine):
+    for made in (
+        Wrapped(torch.ones(2, device=CUDA1)) + 1,
+        torch.ones(2, device=CUDA1) * Wrapped(torch.ones(2).to(CUDA1)),
+    ):
+        assert (made.device, made.held.device) == (CUDA1, CUDA1)
+    with pytest.raises(RuntimeError, match="at least two devices, cuda:1 and cpu!"):
+        Wrapped(torch.ones(2, device=CUDA1)) + torch.ones(2)

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._dynamo
+import torch.export
 import torch.jit._builtins
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
+from ..errors import NotSimulated
+from ..local import local, unobserved
 from ..patches import Patches
+from ..tags import device_index
 from .notices import Notices
 
 if TYPE_CHECKING:
@@ -38,6 +44,25 @@ def install(machine: Machine, patches: Patches) -> None:
         return torch._dynamo.disable(model)
 
     patches.set(torch, "compile", compile)
+    patches.set(torch.export, "export", _export(torch.export.export))
+
+
+def _export(original: Any) -> Any:
+    """The same function, for models on the CPU. It traces below every dispatch mode, and ends the process
+    when it meets one that runs operators."""
+
+    @functools.wraps(original)
+    def export(mod: Any, args: Any = (), *others: Any, **kwargs: Any) -> Any:
+        if not local.observed:
+            return original(mod, args, *others, **kwargs)
+        state = [*mod.parameters(), *mod.buffers()] if isinstance(mod, torch.nn.Module) else []
+        given = tree_leaves((state, args, kwargs.get("kwargs"), others[:1]))
+        if any(isinstance(value, torch.Tensor) and device_index(value) is not None for value in given):
+            raise NotSimulated("torch.export of a model on a GPU")
+        with unobserved(), _disable_current_modes():
+            return original(mod, args, *others, **kwargs)
+
+    return export
 
 
 def _find_builtin(original: Any) -> Any:
