@@ -268,6 +268,8 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 def execute(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code; every outcome is a sentence, never a traceback."""
+    if "SIMGPU" in os.environ:  # this process's own clock, with which it judges, would be a simulated one
+        return say("grade simulates GPUs by itself; run it without `simgpu run`.", USAGE)
     try:
         command = typer.main.get_command(app)
         code = command.main(list(arguments) or ["--help"], prog_name="grade", standalone_mode=False)

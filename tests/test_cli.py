@@ -342,3 +342,10 @@ def test_hints_are_all_shown_where_progress_cannot_be_kept(run: Run, monkeypatch
 def test_a_typed_path_is_repeated_in_the_next_step(run: Run, graded: Callable[[str], list[object]]) -> None:
     graded("stub")
     assert "grade exercises/dataparallel --hint" in run("exercises/dataparallel")[1]
+
+
+def test_it_is_not_run_under_simulated_gpus_itself(run, monkeypatch):
+    monkeypatch.setenv("SIMGPU", '{"spec": "2xT4"}')
+    code, out, err = run("exercises/dataparallel")
+    assert (code, out) == (2, "")
+    assert "grade simulates GPUs by itself; run it without `simgpu run`." in " ".join(err.split())

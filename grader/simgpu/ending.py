@@ -106,7 +106,7 @@ def _explanation(machine: Machine, by_module: bool, first: bool) -> Callable[[],
         if not _was_used(machine):
             if first and _ended_children() == children:
                 print(
-                    "simgpu: the script put nothing on a GPU: there is nothing to explain",
+                    "simgpu: nothing to explain: the script put nothing on a GPU",
                     file=sys.__stderr__,
                 )
         else:
@@ -133,7 +133,12 @@ def _summary(machine: Machine, settings: Settings, first: bool) -> Callable[[], 
         with _printing(sys.__stderr__) as console:
             if not alone:
                 console.print(f"\n{_who(facts)}:", soft_wrap=True)
-            view.finish(recording, trace, report, console)
+            if _was_used(machine) or trace or report:
+                # Python keeps the error that it has printed.
+                failed = getattr(sys, "last_type", None) is not None
+                view.finish(recording, trace, report, console, failed)
+            else:
+                console.print("simgpu: the program put nothing on the simulated GPUs", soft_wrap=True)
 
     return show
 

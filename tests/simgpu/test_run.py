@@ -63,7 +63,9 @@ def test_a_module_runs_and_fails_with_its_own_frames_only(failed):
 
 def test_a_run_that_failed_is_shown_too(failed):
     done, (trace, report) = failed
-    assert "2xT4: " in done.stderr.partition("RuntimeError")[2]
+    summary = done.stderr.partition("RuntimeError")[2]
+    assert "2xT4: " in summary and "The program ended with an error" in summary
+    assert "\n- " not in summary  # no advice on the speed of what does not work
     assert json.loads(trace.read_text())["traceEvents"]
     assert "<html" in report.read_text()
 
@@ -128,6 +130,16 @@ def test_a_mistake_is_a_sentence_and_the_exit_code_2(arguments, said, monkeypatc
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("simgpu: ") and said in err
     assert "Traceback" not in err
+
+
+def test_a_program_without_gpus_is_said_to_have_used_none(tmp_path):
+    script = tmp_path / "plain.py"
+    script.write_text("print(1)\n")
+    done = simgpu("run", script)
+    assert done.stdout == "1\n"
+    assert done.stderr.strip() == "simgpu: the program put nothing on the simulated GPUs"
+    explained = simgpu("explain", script)
+    assert "the script put nothing on a GPU" in explained.stderr
 
 
 def test_what_is_asked_to_be_written_over_stays_until_there_is_something_else(tmp_path, monkeypatch, capsys):

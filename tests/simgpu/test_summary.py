@@ -41,7 +41,7 @@ def test_each_gpu_and_the_host_have_figures(run):
     text = shown(run)
     for words in ("cuda:0", "cuda:1", "busy", "computing", "copying", "idle", "Each GPU (14.7 GiB)"):
         assert words in text
-    for words in ("launching", "replicating", "CPU operators", "broadcast, reduce", "waiting"):
+    for words in ("launching", "replicating", "on CPU", "broadcast, reduce", "waiting"):
         assert words in text
     assert "collectives" not in text  # a column of zeros
     assert "collectives" in shown(made(counters(busy=[0.5], communicating=[0.1], count=1), 1))

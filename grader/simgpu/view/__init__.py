@@ -41,8 +41,10 @@ def finish(
     trace: Path | None = None,
     report: Path | None = None,
     console: Console | None = None,
+    failed: bool = False,
 ) -> Record:
     """End a recording, once all devices are done; write the files and print the summary that are asked for.
+    `failed` says that the program ended with an error.
 
     Raises OSError where a file cannot be written, ValueError where one is asked of a recording without spans.
     """
@@ -62,7 +64,7 @@ def finish(
     if console is not None:
         from .summary import show
 
-        show(record, console)
+        show(record, console, failed)
     return record
 
 

@@ -19,21 +19,25 @@ HOST = {
     "launch": "launching",
     "replicate": "replicating",
     "communicate": "broadcast, reduce",
-    "cpu": "CPU operators",
-    "script": "sleeping, clocks",
+    "cpu": "on CPU",
+    "script": "sleep, clocks",
     "wait": "waiting",
 }
 
 
-def show(record: Record, console: Console) -> None:
-    """Print it; plain text where the console is no terminal."""
+def show(record: Record, console: Console, failed: bool = False) -> None:
+    """Print it; plain text where the console is no terminal. What `failed` needs no advice on its speed."""
     console.print()
     console.print(Text(f"{record.spec}: {headline(record)}", style="bold"))
+    if failed:
+        console.print(Text("The program ended with an error; the figures are of what it did until then."))
     console.print(Text(details(record)))
     for table in (_devices(record), _host(record), _operators(record)):
         if table.row_count:
             console.print()
             console.print(table)
+    if failed:
+        return
     console.print()
     for advice in advise(record):
         table = Table.grid(padding=(0, 1))
