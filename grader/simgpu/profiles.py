@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,13 +85,30 @@ def read(path: Path) -> MachineProfile:
     """Read a machine's YAML file. Raises BadProfile naming the file, the line and every fault."""
     data = _yaml(path, "the keys name, note, gpu, link and host")
     plain = dict(data)
+    if "gpu" not in plain and "achieved_tflops" in plain:
+        raise BadProfile(
+            f"{path} holds the figures of a GPU alone; write beside it the file of a machine, with name, "
+            f"note, gpu: {path.name}, link: pcie4-peer and host: host-today, and give that one"
+        )
+    faults = []
     for part in _PARTS:
         if isinstance(plain.get(part), str):
             try:
-                plain[part] = _read_part(part, _name(plain[part], known_parts(part), part))
+                plain[part] = _named_part(part, plain[part], path.parent)
             except BadProfile as error:
-                raise BadProfile(f"{path}:{_line(path, (part,))}: {part}: {error}") from None
-    return _validated(MachineProfile, plain, path)
+                faults.append(f"{path}:{_line(path, (part,))}: {part}: {error}")
+    unread = {part for part in _PARTS if isinstance(plain.get(part), str)}
+    return _validated(MachineProfile, plain, path, faults, unread)
+
+
+def _named_part(part: str, which: str, folder: Path) -> Any:
+    """A part by its name in the catalogue, or by its own file's path, seen from the machine's file."""
+    if not _is_file_name(which):
+        return _read_part(part, _name(which, known_parts(part), part))
+    path = folder / Path(which).expanduser()
+    if not path.is_file():
+        raise BadProfile(f"{path} is not a file; give one, or one of {', '.join(known_parts(part))}")
+    return _validated(_PARTS[part], _yaml(path, f"the figures of a {part}"), path)
 
 
 def _machine(which: str) -> MachineProfile:
@@ -146,15 +164,39 @@ def _yaml(path: Path, expected: str, kind: str = "safe") -> Any:
     return data
 
 
-def _validated(model: Any, plain: dict[str, Any], path: Path) -> Any:
+def _validated(
+    model: Any,
+    plain: dict[str, Any],
+    path: Path,
+    faults: Sequence[str] = (),
+    unread: Collection[str] = (),
+) -> Any:
+    """The model; `faults` are those found before, of the parts `unread`."""
+    found = list(faults)
     try:
-        return model.model_validate(plain)
+        made = model.model_validate(plain)
     except ValidationError as error:
-        faults = [
-            f"{path}:{_line(path, fault['loc'])}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        found += [
+            f"{path}:{_line(path, fault['loc'])}: {'.'.join(map(str, fault['loc']))}: {_said(fault)}"
             for fault in error.errors()
+            if fault["loc"][:1] not in {(part,) for part in unread}
         ]
-        raise BadProfile("\n".join(faults)) from None
+    if found:
+        raise BadProfile("\n".join(found))
+    return made
+
+
+def _said(fault: Any) -> str:
+    """A fault in the words of whoever writes a profile."""
+    if fault["type"] == "missing":
+        return "is missing"
+    if fault["type"] != "extra_forbidden":
+        return str(fault["msg"])
+    figures = {*MachineProfile.model_fields, *Quantity.model_fields}
+    for part in _PARTS.values():
+        figures |= {*part.model_fields}
+    near = difflib.get_close_matches(str(fault["loc"][-1]), sorted(figures), n=1)
+    return f"is no part of a profile; did you mean {near[0]}?" if near else "is no part of a profile"
 
 
 def _line(path: Path, location: tuple[Any, ...]) -> int:

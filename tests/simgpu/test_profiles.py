@@ -200,3 +200,39 @@ def test_replacing_figures_keeps_the_rest():
 def test_more_gpus_than_a_computer_can_have_are_refused():
     with pytest.raises(profiles.BadProfile, match="asks for 999999999999 GPUs; one computer has at most 120"):
         profiles.load("999999999999xT4")
+
+
+MINE = "name: Mine\nnote: one of my own\ngpu: card.yaml\nlink: pcie4-peer\nhost: host-today\n"
+
+
+@pytest.fixture
+def mine(tmp_path):
+    card = (profiles.CATALOGUE / "gpus" / "T4.yaml").read_text().replace("Tesla T4", "My card", 1)
+    (tmp_path / "card.yaml").write_text(card)
+    (tmp_path / "mine.yaml").write_text(MINE)
+    return tmp_path / "mine.yaml"
+
+
+def test_a_machine_of_one_s_own_may_name_a_file_beside_it(mine):
+    count, profile = profiles.load(f"3x{mine}")
+    assert (count, profile.name, profile.gpu.name) == (3, "Mine", "My card")
+    assert profile.link == profiles.load("T4+pcie4-peer").profile.link
+
+
+def test_a_gpu_alone_is_no_machine_and_the_error_says_how_to_make_one(mine):
+    with pytest.raises(profiles.BadProfile, match=r"figures of a GPU alone; write .* gpu: card\.yaml, "):
+        profiles.load(f"2x{mine.with_name('card.yaml')}")
+
+
+def test_all_mistakes_are_told_at_once_and_what_was_meant(mine):
+    mine.write_text(MINE.replace("note", "notes").replace("card", "cart").replace("pcie4", "pcie9"))
+    with pytest.raises(profiles.BadProfile) as caught:
+        profiles.load(f"2x{mine}")
+    said = [line.removeprefix(f"{mine}:") for line in str(caught.value).split("\n")]
+    assert [line.partition(";")[0] for line in said] == [
+        f"3: gpu: {mine.with_name('cart.yaml')} is not a file",
+        "4: link: no link is named 'pcie9-peer'",
+        "1: note: is missing",
+        "2: notes: is no part of a profile",
+    ]
+    assert said[3].endswith("did you mean note?")
