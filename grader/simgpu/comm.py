@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import known
 from .local import inside
 from .patches import Patches
 from .tags import device_index
@@ -142,8 +143,10 @@ class Communication:
 
     def _duplicate(self, tensor: torch.Tensor, device: int) -> torch.Tensor:
         with inside(), torch.no_grad():
-            made = tensor.detach().clone() if self.machine.math else torch.empty_like(tensor)
+            real = self.machine.math or known.countable(tensor)
+            made = tensor.detach().clone() if real else torch.empty_like(tensor)
         self.machine.place(made, device, "broadcast")
+        known.mark(made, real)
         return made
 
     def has_nccl(self, tensors: Sequence[torch.Tensor]) -> bool:
@@ -166,6 +169,7 @@ class Communication:
                 for tensor in inputs[1:]:
                     total += tensor
                 target.copy_(total)
+        known.mark(target, False)
         devices = [device for tensor in inputs if (device := device_index(tensor)) is not None]
         devices.insert(0, devices.pop(root))
         self.machine.clocks.reduce(devices, inputs[root].numel() * inputs[root].element_size())

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
+from . import known
 from .errors import NotSimulated
-from .local import local
+from .local import inside, local
 from .mismatch import device_name
 from .patches import Patches
 from .surface.recurrent import RECURRENT
@@ -36,6 +37,8 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch, "ctc_loss", _ctc_loss(torch.ctc_loss))
     if not machine.math:
         patches.set(torch.distributions.Distribution, "_validate_args", False)  # of values that mean nothing
+        for owner in (torch, torch.Tensor):
+            patches.set(owner, "isfinite", _finite(owner.isfinite))
         patches.set(torch, "cov", _after(_covariance, torch.cov))
     patches.set(torch._C, "_group_tensors_by_device_and_dtype", _grouped)
 
@@ -153,6 +156,21 @@ def _covariance(
         raise NotSimulated("torch.cov with weights, in a run without arithmetic,")
 
 
+def _finite(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Without arithmetic: what is read is 0, and so is finite."""
+
+    @functools.wraps(original)
+    def isfinite(input: torch.Tensor) -> torch.Tensor:
+        out = original(input)
+        if local.observed and not local.inside and device_index(out) is not None:
+            with inside():
+                out.fill_(True)
+            known.mark(out)
+        return out
+
+    return isfinite
+
+
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> None:
     """`validate_sdpa_input` in aten/src/ATen/native/transformers/attention.cpp."""
     places = [device_name(device_index(tensor)) for tensor in (query, key, value)]
@@ -165,10 +183,13 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: 
 
 def _set(tensor: torch.Tensor, source: Any = None, *_: Any, **__: Any) -> None:
     """`checkSetStorage` in aten/src/ATen/native/Resize.h."""
-    if source is not None and source.device != tensor.device:
+    if source is None:
+        return
+    there = (source._untyped_storage if isinstance(source, torch.TypedStorage) else source).device
+    if there != tensor.device:
         raise RuntimeError(
             f'Attempted to set the storage of a tensor on device "{tensor.device}" to a storage on different '
-            f'device "{source.device}".  This is no longer allowed; the devices must match.'
+            f'device "{there}".  This is no longer allowed; the devices must match.'
         )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import adoption, asserts, cost, dtypes, unreal
+from . import adoption, asserts, cost, dtypes, known, unreal
 from .clock import HOST, picoseconds
 from .errors import NotSimulated
 from .local import local
@@ -204,7 +204,7 @@ class Simulation(TorchDispatchMode):
         key = None if operator.free else (operator.func, *signature(args, kwargs))
         try:
             if not machine.math:
-                out = self._unreal(operator, args, kwargs, key)
+                out = self._unreal(operator, args, kwargs, key, device)
             elif operator.random:
                 with generators.as_default(machine.devices[device].generator):
                     out = operator.func(*args, **kwargs)
@@ -228,10 +228,17 @@ class Simulation(TorchDispatchMode):
             return self.machine.devices[device].generator
         return given
 
-    def _unreal(self, operator: Operator, args: tuple, kwargs: dict[str, Any], key: tuple | None) -> Any:
+    def _unreal(
+        self, operator: Operator, args: tuple, kwargs: dict[str, Any], key: tuple | None, device: int
+    ) -> Any:
         """Run an operator without arithmetic."""
         if key is None or operator.resizes:
             return operator.func(*args, **kwargs)
+        if known.computable(operator, args, kwargs):
+            out = operator.func(*args, **kwargs)
+            self._place(out, device, operator)
+            known.mark(out)
+            return out
         written, out = unreal.at_once(operator, args, kwargs)
         if written:
             return out

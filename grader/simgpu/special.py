@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import unreal
+from . import known, unreal
 from .adoption import adopts, mark
 from .clock import HOST
 from .operators import Operator, tensors_in
@@ -66,10 +66,13 @@ def _copy_(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str, 
         )
     non_blocking = bool(args[2]) if len(args) > 2 else bool(kwargs.get("non_blocking"))
     machine.charge_transfer(source, origin, to, non_blocking)
-    if machine.math:
+    real = machine.math or (known.countable(source) and destination.numel() == 1)
+    if real:
         destination.copy_(source)
     elif to is None:
         destination.zero_()
+    if not machine.math:
+        known.mark(destination, real)
     return destination
 
 
@@ -79,7 +82,7 @@ def _scalar(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str,
     if device is not None:
         mode.machine.raise_poison(device)
         mode.machine.clocks.copy(device, HOST, tensor.element_size(), True, "item")
-        if not mode.machine.math:
+        if not mode.machine.math and not known.is_known(tensor):
             return unreal.scalar(tensor.dtype)
     return operator.func(*args, **kwargs)
 
@@ -94,7 +97,8 @@ def _answer(mode: Simulation, operator: Operator, args: tuple, kwargs: dict[str,
     mode.machine.clocks.launch(device, 0.0, operator.name)
     mode.machine.clocks.copy(device, HOST, 1, True, operator.name)
     if not mode.machine.math:
-        return False
+        # Of values that are all 0; but C++ asks whether something is true by comparing it with a true one.
+        return tensors[0].shape == tensors[1].shape and tensors[0].dtype is not torch.bool
     return operator.func(*args, **kwargs)
 
 

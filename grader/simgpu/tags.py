@@ -26,7 +26,7 @@ class Tag:
     `device` is the index of the GPU, or None for host memory.
     """
 
-    __slots__ = ("device", "nbytes", "memory", "label", "streams", "__weakref__")
+    __slots__ = ("device", "nbytes", "memory", "label", "streams", "known", "__weakref__")
 
     def __init__(self, device: int | None, nbytes: int = 0, memory: Any = None, label: str = "") -> None:
         self.device = device
@@ -34,6 +34,7 @@ class Tag:
         self.memory = memory
         self.label = label  # what the memory was taken for, while someone records it
         self.streams: set[int] | None = None  # those which record_stream() named
+        self.known = False  # without arithmetic: whether the values are real
 
     def __del__(self) -> None:
         if self.nbytes and self.memory is not None:

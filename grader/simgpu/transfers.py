@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import known
 from .clock import HOST
 from .local import inside, local
 from .tags import PINNED, device_index, tag_of
@@ -24,12 +25,13 @@ def transfer(
 ) -> torch.Tensor:
     """A copy of `source` on the GPU with index `target`, None for the host; autograd does not see it.
 
-    Without arithmetic a copy to the host holds zeros.
+    Without arithmetic a copy to the host holds zeros, but for what is known.
     """
     origin = device_index(source)
     refuse_meta(source)
     with inside(), torch.no_grad():
-        if machine.math or (target is not None and source.layout is not torch.strided):
+        real = machine.math or known.countable(source)
+        if real or (target is not None and source.layout is not torch.strided):
             made = _original_to(source, dtype=dtype or source.dtype, copy=True, memory_format=memory_format)
         elif target is None:
             made = torch.zeros_like(source, dtype=dtype, memory_format=memory_format)
@@ -37,6 +39,8 @@ def transfer(
             made = torch.empty_like(source, dtype=dtype, memory_format=memory_format)
     if target is not None:
         machine.place(made, target)
+        if real and not machine.math:
+            known.mark(made)
     machine.charge_transfer(source, origin, target, non_blocking)
     return made
 

@@ -59,6 +59,8 @@ def shapes(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
         if "meta tensor" in str(error):
             raise _needs_values(operator) from error
         raise
+    if any(tensor.layout is not torch.strided for tensor in tensors_in([out], {})):
+        raise _needs_values(operator)
     return _specs(out)
 
 

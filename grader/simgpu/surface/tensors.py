@@ -9,6 +9,7 @@ import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from .. import transfers
+from ..known import is_known
 from ..local import inside, local
 from ..mismatch import type_name
 from ..patches import Patches
@@ -206,7 +207,7 @@ def _exits(machine: Machine) -> dict[str, Any]:
         return made if dtype is None else made.astype(dtype, copy=False)
 
     def represent(self: torch.Tensor, *, tensor_contents: Any = None) -> str:
-        if machine.math or local.inside or device_index(self) is None:
+        if machine.math or local.inside or device_index(self) is None or is_known(self):
             return original_repr(self, tensor_contents=tensor_contents)
         with inside():
             text = original_repr(torch.zeros_like(self, device="cpu"))
