@@ -23,7 +23,8 @@ from .tags import FLOATING, Tag, device_index, storages, tag_of
 if TYPE_CHECKING:
     from .machine import Machine
 
-_BETWEEN = ("torch._dynamo", "torch._compile", "torch.utils._python_dispatch")
+_MODE = __name__.rpartition(".")[0] + ".mode"  # where it takes an operator apart
+_BETWEEN = ("torch._dynamo", "torch._compile", "torch.utils._python_dispatch", "torch._ops", _MODE)
 
 
 class Helper(Tag):

@@ -41,3 +41,9 @@ def test_ctc_loss_takes_lengths_from_wherever_they_are(machine, reduction, form)
     got.sum().backward()
     assert got.device == on_gpu.grad.device == torch.device("cuda:0")
     torch.testing.assert_close(got.cpu(), expected)
+
+
+@pytest.mark.parametrize("level", [torch.quantile, torch.nanquantile], ids=lambda level: level.__name__)
+def test_quantiles_in_inference_mode(machine, level):
+    with torch.inference_mode():
+        assert level(torch.arange(5.0, device="cuda"), 0.5).item() == 2.0
