@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C._distributed_c10d import ProcessGroup, Work
 
+from .. import known
 from ..local import inside
 from ..tags import device_index
 from .backward import before_the_end_of_backward
@@ -82,6 +83,8 @@ class Group(_Base):
         if has_values(first, self.machine.math):
             with talking(lambda peers: self.meeting.missing(call, peers)):
                 part.move(sent)
+        else:
+            known.mark([*part.tensors, *part.results], False)  # one process's own numbers are no result
         amount = part.amount(sent)
         seconds = part.formula(self.link, amount, self.size())
         arrival = occupy(self.machine, call, start, seconds, amount)

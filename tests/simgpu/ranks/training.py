@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import warnings
@@ -238,8 +239,10 @@ def wrong_ids(rank: int) -> object:
 def memory(rank: int) -> object:
     """The buckets are as large as the gradients, and live on the device."""
     module = nn.Linear(1000, 1000).cuda()
+    gc.collect()  # of what other checks left behind
     before = torch.cuda.memory_allocated()
     model = DistributedDataParallel(module, device_ids=[rank])
+    gc.collect()
     taken = torch.cuda.memory_allocated() - before
     del model
     return taken
