@@ -15,6 +15,7 @@ A specification is COUNT x MACHINE, with other parts in place of the machine's o
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -34,6 +35,8 @@ __all__ = [
 CATALOGUE = Path(__file__).parent / "catalogue"
 DEFAULT = "T4"
 MOST = 120  # as many as torch is built for: C10_COMPILE_TIME_MAX_GPUS in c10/cuda/CUDAMacros.h
+_FILES = 256  # so many are remembered
+_Stamp = tuple[int, int, int]
 _PARTS: dict[str, Any] = {"gpu": GPU, "link": Link, "host": Host}
 _FOLDERS = {"gpu": "gpus", "link": "links", "host": "hosts"}
 _SPEC = re.compile(r"(?:(?P<count>\d+)x)?(?P<which>.+)$", re.DOTALL)
@@ -83,8 +86,7 @@ def load(spec: str) -> Selection:
 
 def read(path: Path) -> MachineProfile:
     """Read a machine's YAML file. Raises BadProfile naming the file, the line and every fault."""
-    data = _yaml(path, "the keys name, note, gpu, link and host")
-    plain = dict(data)
+    plain = dict(_machine_of(path, _stamp(path)))
     if "gpu" not in plain and "achieved_tflops" in plain:
         raise BadProfile(
             f"{path} holds the figures of a GPU alone; write beside it the file of a machine, with name, "
@@ -108,7 +110,7 @@ def _named_part(part: str, which: str, folder: Path) -> Any:
     path = folder / Path(which).expanduser()
     if not path.is_file():
         raise BadProfile(f"{path} is not a file; give one, or one of {', '.join(known_parts(part))}")
-    return _validated(_PARTS[part], _yaml(path, f"the figures of a {part}"), path)
+    return _part(part, path, _stamp(path))
 
 
 def _machine(which: str) -> MachineProfile:
@@ -132,8 +134,28 @@ def _with_part(profile: MachineProfile, which: str) -> MachineProfile:
 
 def _read_part(part: str, name: str) -> Any:
     path = CATALOGUE / _FOLDERS[part] / f"{name}.yaml"
-    data = _yaml(path, f"the figures of a {part}")
-    return _validated(_PARTS[part], data, path)
+    return _part(part, path, _stamp(path))
+
+
+@functools.lru_cache(_FILES)
+def _part(part: str, path: Path, stamp: _Stamp) -> Any:
+    """A part by its file, read again when that has changed; parts are frozen, so that all may share one."""
+    return _validated(_PARTS[part], _yaml(path, f"the figures of a {part}"), path)
+
+
+@functools.lru_cache(_FILES)
+def _machine_of(path: Path, stamp: _Stamp) -> dict[str, Any]:
+    """What a machine's file holds, which nobody may change."""
+    return _yaml(path, "the keys name, note, gpu, link and host")
+
+
+def _stamp(path: Path) -> _Stamp:
+    """By what a file is known to be unchanged."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise BadProfile(f"{path}: {error}") from None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _is_file_name(which: str) -> bool:
@@ -177,13 +199,22 @@ def _validated(
         made = model.model_validate(plain)
     except ValidationError as error:
         found += [
-            f"{path}:{_line(path, fault['loc'])}: {'.'.join(map(str, fault['loc']))}: {_said(fault)}"
+            f"{path}:{_line(path, place)}: {'.'.join(map(str, place))}: {said}"
             for fault in error.errors()
             if fault["loc"][:1] not in {(part,) for part in unread}
+            for place, said in _places(fault)
         ]
     if found:
         raise BadProfile("\n".join(found))
     return made
+
+
+def _places(fault: Any) -> list[tuple[tuple[Any, ...], str]]:
+    """Where a fault stands, and what it is; figures beyond what is possible stand in places of their own."""
+    inner = fault.get("ctx", {}).get("faults")
+    if inner is None:
+        return [(fault["loc"], _said(fault))]
+    return [((*fault["loc"], *place), said) for place, said in inner]
 
 
 def _said(fault: Any) -> str:
