@@ -28,8 +28,11 @@ START = {
     "depthwise, half": 0.03, "bandwidth": 0.6, "bandwidth, half": 0.5, "launch_us": 100.0,
     "backward_launch_us": 15.0, "module_us": 75.0, "pageable_gb_s": 2.0, "peer_gb_s": 8.0, "us_per_mb": 100.0,
 }  # fmt: skip
-A100 = {"us_per_mb": 3.0, "pageable_gb_s": 5.0, "peer_gb_s": 200.0}
+# The other links, and rates of TF32 on tensor cores, which knows no Winograd: 0.6 of the peak is the mean of
+# the GPUs of benchmarks/throughput.py.
+A100 = {"us_per_mb": 3.0, "pageable_gb_s": 5.0, "peer_gb_s": 200.0, "convolution": 0.6}
 HELD = 0.15  # cost of leaving the prior, for a factor of e
+LARGEST = 0.9  # of the peak of tensor cores and of bandwidth: no training step comes nearer to it
 SCALE = 0.1  # relative error from which on the loss grows linearly
 KERNEL_US = 5.0
 GROUPS = (
@@ -53,9 +56,8 @@ def constants(profile: profiles.MachineProfile, having: dict[str, float]) -> Con
         family: {"float32": having[family] * single, "float16": having[f"{family}, half"] * half}
         for family in ("convolution", "grouped", "depthwise")
     }
-    families["matmul"] = families["attention"] = families["convolution"]
     rates = cost.Rates(
-        families,
+        {**cost.Rates.of(gpu).families, **families},  # too few multiplications to fit their rates
         having["bandwidth"] * bandwidth,
         having["bandwidth, half"] * bandwidth,
         gpu.multiprocessors.value,
@@ -66,6 +68,20 @@ def constants(profile: profiles.MachineProfile, having: dict[str, float]) -> Con
         rates, having["launch_us"] * 1e-6, having["backward_launch_us"] * 1e-6, having["module_us"] * 1e-6,
         having["pageable_gb_s"] * 1e9, having["peer_gb_s"] * 1e9, each, each,
     )  # fmt: skip
+
+
+def highest(profile: profiles.MachineProfile, key: str) -> float:
+    """Up to where a constant may be fitted: rates and bandwidths to what the GPU can do, others anywhere."""
+    gpu = profile.gpu
+    family, _, half = key.partition(", ")
+    if family == "bandwidth":
+        return LARGEST
+    if family not in cost.FAMILIES:
+        return np.inf
+    dtype = "float16" if half else "tfloat32" if "tfloat32" in gpu.peak_tflops else "float32"
+    peak = (gpu.peak_tflops.get(dtype) or gpu.peak_tflops["float32"]).value
+    share = gpu.limit(family, dtype) / peak
+    return share if share > 1 else LARGEST
 
 
 class Fit:
@@ -95,10 +111,16 @@ class Fit:
             ]
             return np.concatenate([errors, HELD * (np.asarray(logarithms) - 1)])
 
-        begin = [
-            1 + np.log(start[key] / prior[key]) for key in names
-        ]  # around 1, as steps are taken relative to it
-        found = least_squares(residuals, begin, loss="soft_l1", f_scale=SCALE, diff_step=1e-3, max_nfev=most)
+        def place(key: str, value: float) -> float:
+            return 1 + np.log(value / prior[key])  # around 1, as steps are taken relative to it
+
+        limits = {key: highest(self.machines[name], key) for key in names}
+        begin = [place(key, min(start[key], 0.99 * limits[key])) for key in names]
+        upper = [place(key, limits[key]) for key in names]
+        found = least_squares(
+            residuals, begin, bounds=(-np.inf, upper), loss="soft_l1", f_scale=SCALE, diff_step=1e-3,
+            max_nfev=most,
+        )  # fmt: skip
         return unpack(found.x)
 
     def all(
@@ -119,7 +141,7 @@ class Fit:
 
 
 def mean(found: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Geometric mean over the machines; of the links over those on PCIe."""
+    """Geometric mean over the machines; without those constants in which the A100 is of another kind."""
     return {
         key: float(
             np.exp(
@@ -133,7 +155,7 @@ def mean(found: dict[str, dict[str, float]]) -> dict[str, float]:
 
 
 def own(prior: dict[str, float], name: str) -> dict[str, float]:
-    """The prior of a machine: NVSwitch is not drawn towards PCIe."""
+    """The prior of a machine: NVSwitch is not drawn towards PCIe, nor TF32 towards Winograd."""
     return {**prior, **(A100 if name == "A100" else {})}
 
 

@@ -46,15 +46,13 @@ class Rates(NamedTuple):
 
     @classmethod
     def of(cls, gpu: GPU) -> Rates:
-        """The figures of a profile; a family without rates of its own gets those of dense convolutions."""
-        plain = {dtype: rate.value * 1e12 for dtype, rate in gpu.achieved_tflops.items()}
-        own = {
-            family: {dtype: rate.value * 1e12 for dtype, rate in rates.items()}
-            for family, rates in gpu.family_tflops.items()
-        }
+        """The figures of a profile."""
         half = gpu.half_bandwidth_gb_s or gpu.achieved_bandwidth_gb_s
         return cls(
-            {family: own.get(family, plain) for family in FAMILIES},
+            {
+                family: {dtype: rate * 1e12 for dtype, rate in gpu.rates(family).items()}
+                for family in FAMILIES
+            },
             gpu.achieved_bandwidth_gb_s.value * 1e9,
             half.value * 1e9,
             gpu.multiprocessors.value,

@@ -10,9 +10,14 @@ import math
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 # What arithmetic is done for. A family that a GPU has no rates of its own for goes at `achieved_tflops`.
 FAMILIES = ("convolution", "grouped", "depthwise", "matmul", "attention")
+# Winograd's algorithm F(2x2, 3x3) multiplies 16 times where a direct convolution, as which FLOPs are counted,
+# does 36 times (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks).
+WINOGRAD = 2.25
+_TENSOR_CORES = (7, 0)  # the compute capability that brought them, for float16
 
 
 class _Model(BaseModel):
@@ -68,6 +73,60 @@ class GPU(_Model):
                 raise ValueError(f"family_tflops.{family} needs float32, the rate of other types")
         return self
 
+    @model_validator(mode="after")
+    def _possible(self) -> GPU:
+        faults = self._beyond()
+        if faults:
+            raise PydanticCustomError(
+                "impossible", "{said}", {"said": "; ".join(said for _, said in faults), "faults": faults}
+            )
+        return self
+
+    def limit(self, family: str, dtype: str) -> float:
+        """The most TFLOP/s that are possible in a family and type: the peak; in convolutions without tensor
+        cores Winograd's saving above it. A type without a peak is computed in float32."""
+        peak = self.peak_tflops.get(dtype) or self.peak_tflops["float32"]
+        halves = dtype in ("float16", "bfloat16")
+        tensor_cores = dtype in self.peak_tflops and self.capability >= _TENSOR_CORES
+        saves = dtype == "float32" or (halves and not tensor_cores)
+        return peak.value * (WINOGRAD if saves and family not in ("matmul", "attention") else 1)
+
+    def rates(self, family: str) -> dict[str, float]:
+        """TFLOP/s by data type at which a family goes: its own; else those of dense convolutions.
+
+        A type that the family has no rate for goes at its float32, but no faster than dense convolutions of
+        that type, or its peak, allow.
+        """
+        general = {dtype: rate.value for dtype, rate in self.achieved_tflops.items()}
+        own = {dtype: rate.value for dtype, rate in self.family_tflops.get(family, {}).items()} or general
+        peaks = {dtype: rate.value for dtype, rate in self.peak_tflops.items()}
+        return {dtype: min(own["float32"], most) for dtype, most in {**peaks, **general}.items()} | own
+
+    def _beyond(self) -> list[tuple[tuple[str, ...], str]]:
+        """Where a figure is more than the GPU can do, and what would be possible."""
+        if "float32" not in self.peak_tflops:
+            return [(("peak_tflops",), "float32 is missing, the peak of types that have none of their own")]
+        faults: list[tuple[tuple[str, ...], str]] = []
+        for place, rates, served in self._tables():
+            for dtype, rate in rates.items():
+                limits = {family: self.limit(family, dtype) for family in served}
+                if rate.value > min(limits.values()):
+                    faults.append(((*place, dtype), _too_fast(rate.value, limits, self, dtype)))
+        peak = self.peak_bandwidth_gb_s.value
+        for name in ("achieved_bandwidth_gb_s", "half_bandwidth_gb_s"):
+            found = getattr(self, name)
+            if found is not None and found.value > peak:
+                faults.append(((name,), f"{found.value:g} GB/s is more than peak_bandwidth_gb_s, {peak:g}"))
+        return faults
+
+    def _tables(self) -> list[tuple[tuple[str, ...], dict[str, Rate], list[str]]]:
+        """Each table of rates: where it stands, and the families that go by it."""
+        found: list[tuple[tuple[str, ...], dict[str, Rate], list[str]]] = [
+            (("family_tflops", family), rates, [family]) for family, rates in self.family_tflops.items()
+        ]
+        served = [family for family in FAMILIES if family not in self.family_tflops]
+        return [(("achieved_tflops",), self.achieved_tflops, served), *found] if served else found
+
     @property
     def memory_bytes(self) -> int:
         return int(self.memory_gib.value * 2**30)
@@ -83,6 +142,17 @@ class GPU(_Model):
         if self.half_bandwidth_gb_s is not None:
             found.append(("achieved GB/s, half precision", self.half_bandwidth_gb_s))
         return [*found, ("multiprocessors", self.multiprocessors), ("shortest kernel, µs", self.kernel_us)]
+
+
+def _too_fast(value: float, limits: dict[str, float], gpu: GPU, dtype: str) -> str:
+    peak = gpu.peak_tflops.get(dtype) or gpu.peak_tflops["float32"]
+    beyond = [family for family, limit in limits.items() if value > limit]
+    limit = min(limits[family] for family in beyond)
+    said = f"{value:g} TFLOP/s is more than this GPU can do in {', '.join(beyond)}: at most {limit:.4g}, "
+    said += f"its peak of {peak.value:g}" if limit == peak.value else "by Winograd's algorithm"
+    if len(beyond) < len(limits):
+        said += "; give those rates of their own in family_tflops"
+    return said
 
 
 class Link(_Model):

@@ -168,6 +168,23 @@ def test_bfloat16_is_computed_as_float32_where_the_gpu_lacks_it():
     assert seconds(torch.mm, a, b, gpu=profiles.load("A100").profile.gpu) < 2 * 4096**3 / 50e12
 
 
+@pytest.mark.parametrize("name", ["P100", "TITANXp", "RTX2080Ti", "TITANRTX", "RTX8000"])
+def test_multiplications_stay_below_the_peak_where_convolutions_do_not(name):
+    gpu = profiles.load(name).profile.gpu
+    peak = gpu.peak_tflops["float32"].value * 1e12
+    layer, _ = convolution(512, 1)
+    call = one(layer, empty(64, 512, 64, 64))
+    assert peak < cost.flops(*call) / cost.seconds(*call, gpu) < 2.25 * peak
+    assert 2 * 4096**3 / seconds(torch.mm, empty(4096, 4096), empty(4096, 4096), gpu=gpu) < 0.9 * peak
+
+
+def test_a_type_without_a_rate_in_a_family_goes_no_faster_than_the_gpu_can():
+    a = empty(4096, 4096, dtype=torch.float64)
+    gpu = profiles.load("RTX3090").profile.gpu  # its multiplications have rates of their own, not in float64
+    peak = gpu.peak_tflops["float64"].value * 1e12
+    assert seconds(torch.mm, a, a, gpu=gpu) >= 2 * 4096**3 / peak
+
+
 A100 = profiles.load("A100").profile.gpu
 
 
