@@ -18,8 +18,8 @@ _HEAD = ("name", "GPU", "GiB", "TFLOP/s", "GB/s", "link")
 _NARROWEST_NOTE = 30
 _WIDEST = 120
 _LEGEND = (
-    "GiB of memory; TFLOP/s (float32) and GB/s of memory as programs achieve them; link: GB/s between two "
-    "GPUs, with * by way of the host's memory."
+    "GiB of memory; TFLOP/s (multiplications in float32) and GB/s of memory as programs achieve them; link: "
+    "GB/s between two GPUs, with * by way of the host's memory."
 )
 
 
@@ -75,7 +75,7 @@ def _facts(profile: MachineProfile) -> list[str]:
         profile.name,
         gpu.name,
         f"{gpu.memory_gib.value:.1f}",
-        f"{gpu.achieved_tflops['float32'].value:.3g}",
+        f"{gpu.rates('matmul')['float32']:.3g}",
         f"{gpu.achieved_bandwidth_gb_s.value:.0f}",
         f"{link.peer_gb_s.value:.3g}{'' if link.peer_access else '*'}",
     ]
