@@ -21,6 +21,7 @@ from .patches import Patches
 if TYPE_CHECKING:
     from .clock import Clocks
 
+POLLING = 1.0  # real seconds: who sleeps longer than that is not waiting for another process
 READ_SECONDS = 1e-6  # what reading a clock costs, so that a loop that waits for a moment reaches it
 _WAITING = ("asyncio.", "concurrent.", "multiprocessing.", "torch.distributed.", "torch.multiprocessing.")
 _MONOTONIC = ("perf_counter", "monotonic", "process_time", "thread_time")
@@ -65,8 +66,9 @@ def _sleep(real: Callable[[float], Any], clocks: Clocks) -> Callable[[float], No
             real(seconds)
             return
         clocks.host(seconds, "sleep")
-        # A thread that is being waited for can run meanwhile; another process needs the time that it needs.
-        real(seconds if _has_children() else 0)
+        # A thread that is being waited for can run meanwhile; a process that is asked now and then whether it
+        # has ended needs the time that it needs.
+        real(min(seconds, POLLING) if _has_children() else 0)
 
     return sleep
 

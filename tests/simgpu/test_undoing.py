@@ -1,6 +1,7 @@
 """A machine that is taken away leaves torch, the standard library and the environment as they were."""
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -137,6 +138,16 @@ def test_a_machine_within_another_is_refused():
         with pytest.raises(RuntimeError, match="another simulated machine is installed"):
             simgpu.Machine("2xV100").install()
         assert installed() is machine and torch.cuda.get_device_name(1) == "Tesla T4"
+
+
+def test_a_long_sleep_takes_no_real_time_even_beside_another_process():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        with simgpu.simulate("2xT4") as machine:
+            started = machine.now()
+            time.sleep(100_000)
+            assert machine.now() - started >= 100_000
+        assert other.poll() is None
+        other.communicate(b"\n")
 
 
 def test_clocks_are_real_again():
