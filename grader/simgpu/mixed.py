@@ -131,6 +131,13 @@ def _binary_cross_entropy(probabilities: torch.Tensor, target: torch.Tensor, *_:
     return f"Found dtype {legacy(target.dtype)} but expected {legacy(probabilities.dtype)}"
 
 
+def _labels(scores: torch.Tensor, target: torch.Tensor, *_: Any) -> str | None:
+    """`nll_loss_forward` in LossNLL.cpp."""
+    if target.dtype in (torch.int64, torch.uint8):
+        return None
+    return f"expected target dtype to be Long or Byte, but got {legacy(target.dtype)}"
+
+
 def _lerp(start: torch.Tensor, end: torch.Tensor, *_: Any) -> str | None:
     """`lerp_Tensor` in Lerp.cpp."""
     if start.dtype is end.dtype:
@@ -153,6 +160,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"), _index_put),
     **dict.fromkeys(("scatter", "scatter_"), _scatter),
     "embedding": _embedding,
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _labels),
     "binary_cross_entropy": _binary_cross_entropy,
     **dict.fromkeys(("lerp", "lerp_"), _lerp),
 }

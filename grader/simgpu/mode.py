@@ -241,6 +241,9 @@ class Simulation(TorchDispatchMode):
             return out
         written, out = unreal.at_once(operator, args, kwargs)
         if written:
+            if key not in self._specs:
+                unreal.check(operator, args, kwargs)
+                self._specs[key] = None
             return out
         specs = self._specs.get(key)
         if specs is None:

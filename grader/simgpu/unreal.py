@@ -49,19 +49,49 @@ def shapes(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
         raise _needs_values(operator)
     if answer is not None:
         return answer(*args, **kwargs)
+    unchecked = _UNCHECKED.get(operator.packet)
+    if unchecked is not None:
+        unchecked(*args)
     if operator.packet in _MASKED:
         args = (args[0], _positions(args[1]), *args[2:])
     try:
         out = operator.func(*_on_meta(args), **{name: _on_meta(value) for name, value in kwargs.items()})
     except NotImplementedError as error:
         raise _needs_values(operator) from error
-    except RuntimeError as error:
+    except (RuntimeError, IndexError) as error:
         if "meta tensor" in str(error):
             raise _needs_values(operator) from error
-        raise
+        out = _on_zeros(operator, args, kwargs)
     if any(tensor.layout is not torch.strided for tensor in tensors_in([out], {})):
         raise _needs_values(operator)
     return _specs(out)
+
+
+def check(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Raise what torch raises where shapes do not fit, for an operator whose result is known without them."""
+    if operator.packet in _FROM_THE_HOST or operator.foreach:
+        return
+    try:
+        operator.func(*_on_meta(args), **{name: _on_meta(value) for name, value in kwargs.items()})
+    except NotImplementedError:
+        return  # the meta device does not know it
+    except (RuntimeError, IndexError) as error:
+        if "meta tensor" not in str(error) and operator.name not in _MAY_BE_MASKED:
+            _on_zeros(operator, args, kwargs)
+
+
+def _on_zeros(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """What an operator makes of indices, labels and masks that are 0, where the meta device refused.
+
+    Kernels check shapes before they compute, and say more of them. Raises what they raise.
+    """
+    return operator.func(*_zeros(args), **{name: _zeros(value) for name, value in kwargs.items()})
+
+
+def _zeros(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex()):
+        return torch.zeros_like(value)
+    return type(value)(map(_zeros, value)) if isinstance(value, list | tuple) else value
 
 
 def _needs_values(operator: Operator) -> NotSimulated:
@@ -187,6 +217,22 @@ def _pack(tensor: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tup
     return tensor.new_empty((len(taken), *tensor.shape[2:])), batch_sizes
 
 
+def _channels(images: torch.Tensor, weight: torch.Tensor, *how: Any) -> None:
+    """`check_shape_forward` in aten/src/ATen/native/Convolution.cpp."""
+    dim = 1 - weight.dim()
+    if how[4] and images.shape[dim] != weight.shape[0]:
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(weight.shape)}, expected input{list(images.shape)} to "
+            f"have {weight.shape[0]} channels, but got {images.shape[dim]} channels instead"
+        )
+
+
+# What kernels compare and the meta device does not.
+_UNCHECKED: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys((aten._softmax, aten._log_softmax), lambda rows, dim, *_: rows.size(dim)),
+    aten.convolution: _channels,
+}
+_MAY_BE_MASKED = {"index_put_", "_index_put_impl_"}
 _FROM_THE_HOST: dict[Any, Callable[..., Any]] = {aten._pack_padded_sequence: _pack}
 _MASKED = {aten.index, aten.index_put, aten._unsafe_index}
 _ANSWERS: dict[Any, Callable[..., Any]] = {

@@ -80,6 +80,14 @@ MIXTURES = {
         "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but "
         "got torch.cuda.FloatTensor instead (while checking arguments for embedding)",
     ),
+    "int32 labels": (
+        lambda: F.cross_entropy(square(), torch.zeros(2, dtype=torch.int32, device=G)),
+        "expected target dtype to be Long or Byte, but got Int",
+    ),
+    "float labels": (
+        lambda: F.cross_entropy(square(), torch.zeros(2, device=G)),
+        "expected target dtype to be Long or Byte, but got Float",
+    ),
     "softmax of integers": (
         lambda: F.cross_entropy(square(torch.int64), torch.zeros(2, dtype=torch.int64, device=G)),
         "\"host_softmax\" not implemented for 'Long'",
