@@ -1,6 +1,7 @@
 """The pytest plugin, on the tests of a project that knows nothing of it."""
 
 import os
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from grader.simgpu.machine import installed
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[2]
+# Installed, the plugin announces itself; in a bare checkout it has to be named.
+NAMED = () if entry_points(group="pytest11", name="simgpu") else ("-p", "grader.simgpu.pytest_plugin")
 PROJECT = """
 import unittest
 
@@ -53,7 +56,7 @@ def project(pytester, monkeypatch):
     pytester.makeconftest(CONFTEST)
 
     def run(*arguments, inside=True):
-        arguments = ["-p", "grader.simgpu.pytest_plugin", "-p", "no:cacheprovider", *arguments]
+        arguments = [*NAMED, "-p", "no:cacheprovider", *arguments]
         return (
             pytester.runpytest_inprocess(*arguments) if inside else pytester.runpytest_subprocess(*arguments)
         )
