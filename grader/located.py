@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, StringMark
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
+Severity = Literal["error", "warning"]
 Location = tuple[str | int, ...]  # the keys and list positions that lead to a value, outermost first
 
 # What to do about the syntax errors that people make, by a part of the parser's words.
@@ -51,9 +52,12 @@ class Fault:
     line: int | None = None  # None where the file as a whole is meant
     column: int | None = None
     quoted: str = ""  # the line itself
+    code: str = ""  # names the kind of fault, where there is more to read about it
+    severity: Severity = "error"
 
     def __str__(self) -> str:
-        lines = [f"{self.file}" if self.line is None else f"{self.file}:{self.line}:{self.column}"]
+        place = f"{self.file}" if self.line is None else f"{self.file}:{self.line}:{self.column}"
+        lines = [f"{place}: {self.severity} {self.code}" if self.code else place]
         if self.quoted.strip():
             gutter = f"{self.line} | "
             lines += [f"  {gutter}{self.quoted}", "  " + " " * (len(gutter) + (self.column or 1) - 1) + "^"]
@@ -72,29 +76,42 @@ class Document:
     faults: list[Fault] = field(default_factory=list)
     blamed: set[Location] = field(default_factory=set)
 
-    def blame(self, location: Location, found: str, expected: str, *, key: bool = False) -> None:
+    def blame(
+        self,
+        location: Location,
+        found: str,
+        expected: str,
+        *,
+        key: bool = False,
+        code: str = "",
+        severity: Severity = "error",
+    ) -> None:
         """Note a fault of the value at `location`, or of its key.
 
-        Where neither exists the fault stands at the nearest thing around it. A location is blamed once:
-        what is found there later mostly follows from the first fault.
+        Where neither exists the fault stands at the nearest thing around it. A location is blamed for one
+        error only: what is found there later mostly follows from the first.
         """
-        if location in self.blamed:
-            return
-        self.blamed.add(location)
+        if severity == "error":
+            if location in self.blamed:
+                return
+            self.blamed.add(location)
         place = self.keys.get(location) if key else None
         while place is None and location not in self.values and location:
             location = location[:-1]
             place = self.keys.get(location)
-        self.blame_place(place or self.values.get(location), found, expected)
+        self.blame_place(place or self.values.get(location), found, expected, code=code, severity=severity)
 
-    def blame_place(self, place: Place | None, found: str, expected: str) -> None:
+    def blame_place(
+        self, place: Place | None, found: str, expected: str, *, code: str = "", severity: Severity = "error"
+    ) -> None:
         """Note a fault at a place of the text, or of the file as a whole."""
-        if place is None:
-            self.faults.append(Fault(self.file, found, expected))
-            return
-        lines = self.text.splitlines()
-        quoted = lines[place.line - 1] if place.line <= len(lines) else ""
-        self.faults.append(Fault(self.file, found, expected, place.line, place.column, quoted))
+        line = column = None
+        quoted = ""
+        if place is not None:
+            line, column = place.line, place.column
+            lines = self.text.splitlines()
+            quoted = lines[line - 1] if line <= len(lines) else ""
+        self.faults.append(Fault(self.file, found, expected, line, column, quoted, code, severity))
 
     def at(self, location: Location, default: Any = None) -> Any:
         """Return the value at `location`, or `default` where there is none."""

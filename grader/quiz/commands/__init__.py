@@ -1,0 +1,1 @@
+"""The commands of `quiz`: each module adds one to the application it is given."""
