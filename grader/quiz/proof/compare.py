@@ -21,12 +21,20 @@ def raises(raised: Raised | None, said: str) -> bool:
     return same and " ".join(part.split()) in " ".join(raised.message.split())
 
 
+def without_frames(message: str) -> str:
+    """The message without the traceback that DataParallel puts into it: its paths are this computer's."""
+    lines = message.splitlines()
+    return "\n".join(
+        line for line in lines if not line.startswith((" ", "Original Traceback", "Traceback ("))
+    )
+
+
 def told(outcome: Outcome) -> str:
     """How a program ended, in a few words."""
     if outcome.problem:
         return outcome.problem
     if outcome.raised is not None:
-        message = " ".join(outcome.raised.message.split())
+        message = " ".join(without_frames(outcome.raised.message).split())
         message = message if len(message) < 300 else f"{message[:140]} ... {message[-150:]}"
         return f"it raises {outcome.raised.kind}: {message}"
     lines = normalised(outcome.printed).splitlines()

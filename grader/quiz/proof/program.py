@@ -69,7 +69,7 @@ def _described(error: BaseException) -> dict[str, Any]:
         if kind.__module__ in ("builtins", "__main__")
         else f"{kind.__module__}.{kind.__qualname__}"
     )
-    return {"kind": name[:200], "message": message[:20_000], "simulated": _SIMULATION in innermost}
+    return {"kind": name[:200], "message": message[:20_000], "simulated": _SIMULATION in innermost + message}
 
 
 if __name__ == "__main__":

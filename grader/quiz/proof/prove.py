@@ -89,18 +89,27 @@ class _Proof:
                 "proof-no-end",
             )
             return None
+        if outcome.seconds < 1 and not self._comes_again(text, gpus, outcome):
+            expected = "a program without addresses, paths and clocks in its output"
+            self.blame(where, f"{name} ends differently in a second run", expected, "not-reproducible")
+            return None
         raised = outcome.raised
-        told = None if raised is None else f"{raised.kind}: {raised.message}"
+        told = None if raised is None else f"{raised.kind}: {compare.without_frames(raised.message)}"
         seconds = round(outcome.seconds, 1)
         self.runs.append(Run(name=name, gpus=gpus, printed=outcome.printed, raised=told, seconds=seconds))
         return outcome
+
+    def _comes_again(self, text: str, gpus: str, first: Outcome) -> bool:
+        proof = self.question.proof
+        second = self.runner.run(text, gpus, proof.processes, proof.seconds)
+        return (first.printed, first.raised) == (second.printed, second.raised)
 
     def needs_source(self, outcome: Outcome, where: tuple[str | int, ...]) -> None:
         """An error that the simulation raised says what it was given to say."""
         if outcome.raised is not None and outcome.raised.simulated and not self.question.proof.source:
             self.blame(
                 where, "an error text that the simulation only repeats",
-                "`proof.source`: the file of the sources, or the real GPU, that the text is from", "source-missing",
+                "`proof.source`: the file of the sources, or the real GPU, it is from", "source-missing",
             )  # fmt: skip
 
     def _prediction(self, question: Question, gpus: str) -> None:

@@ -97,8 +97,8 @@ class Runner:
         command = sandbox.shut_off([sys.executable, "-I", "-B", "-c", _START.format(root=str(_ROOT))], [])
         environment = sandbox.environment("", self._home) | {"OMP_NUM_THREADS": "1"}
         self._server = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, cwd=self._home, start_new_session=True,
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, cwd=self._home, start_new_session=True,
         )  # fmt: skip
         assert self._server.stdout is not None
         self.torch = json.loads(self._server.stdout.readline())["torch"]
@@ -120,9 +120,7 @@ def _outcome(folder: Path, answer: dict, processes: int, seconds: float) -> Outc
         if len(said) > OUTPUT_BYTES:
             return Outcome(problem=f"it printed more than {OUTPUT_BYTES // 1000} kB", seconds=took)
         if said.strip() and printed.strip():
-            return Outcome(
-                problem="two processes printed, whose order varies: print on one rank", seconds=took
-            )
+            return Outcome(problem="two ranks printed, in no fixed order: print on one", seconds=took)
         printed += said.decode(errors="replace")
         raised = raised or ended.raised
     return Outcome(printed=printed, raised=raised, seconds=took)
