@@ -19,18 +19,25 @@ def prove(files: Sequence[QuizFile], *, again: bool = False) -> None:
     with Runner() as runner:
         for file in files:
             records = {} if again else stored(file)
-            for index, question in enumerate(file.quiz.questions):
-                if question.id not in records:
-                    record = _Proof(runner, file, index, question).record()
-                    if record is not None:
-                        records[question.id] = record
             try:
-                store(file, records)
-            except OSError as problem:
-                file.document.blame_place(
-                    None, f"proofs cannot be stored: {problem.strerror}", "a folder that can be written to",
-                    code="proof-not-stored", severity="warning",
-                )  # fmt: skip
+                for index, question in enumerate(file.quiz.questions):
+                    if question.id not in records:
+                        record = _Proof(runner, file, index, question).record()
+                        if record is not None:
+                            records[question.id] = record
+            finally:  # interrupted, too: what was proven is kept
+                _keep(file, records)
+
+
+def _keep(file: QuizFile, records: dict[str, Record]) -> None:
+    """Store the proofs; a folder that cannot be written to is worth a warning."""
+    try:
+        store(file, records)
+    except OSError as problem:
+        file.document.blame_place(
+            None, f"proofs cannot be stored: {problem.strerror}", "a folder that can be written to",
+            code="proof-not-stored", severity="warning",
+        )  # fmt: skip
 
 
 class _Proof:
