@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,22 @@ def _become(request: dict[str, Any]) -> None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # empty, it would hide the simulated GPUs, too
         os.execve(sys.executable, line, {**os.environ, **variables, FIRST: "1"})
     from grader.quiz.proof.program import execute
-    from grader.simgpu import simulate
+    from grader.simgpu import simulate, visible
 
-    with simulate(request["gpus"]):
+    with simulate(request["gpus"]) as machine:
+        # What hid real GPUs is not the program's; what the program says holds, as under `simgpu run`.
+        visible.hide(None, os.environ.get(visible.VARIABLE), partial(_see, machine))
         execute(folder, 0)
+
+
+def _see(machine: Any, said: str | None) -> None:
+    """The program says this in CUDA_VISIBLE_DEVICES; as with CUDA, until CUDA is initialized."""
+    import torch
+
+    from grader.simgpu import visible
+
+    if not torch.cuda.is_initialized():
+        machine.restrict(visible.numbers(said, machine.clocks.count))
 
 
 def _end_all(pid: int) -> None:

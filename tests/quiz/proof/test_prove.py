@@ -18,6 +18,12 @@ HEAD = "title: T\nsummary: S\ndraft: true\nquestions:\n"
 QUESTION = "  - {{id: {id}, kind: {kind}, difficulty: easy, stem: Q, key: A, {rest}}}\n"
 CASES = {
     "holds": ("predict_output", "code: print(2), options: [{prints: '2'}, {prints: '4'}]", None),
+    "visible": (
+        "predict_output",
+        "code: import torch; print(torch.cuda.device_count()), options: [{prints: '1'}, {prints: '2'}], "
+        "proof: {before: 'import os; os.environ[\"CUDA_VISIBLE_DEVICES\"] = \"1\"'}",
+        None,
+    ),
     "contradicted": (
         "predict_output", "code: print(3), options: [{prints: '2'}, {prints: '4'}]", "key-contradicted",
     ),
@@ -59,5 +65,5 @@ def test_each_key_is_judged(proven: QuizFile, name: str) -> None:
 
 
 def test_only_what_holds_is_stored(proven: QuizFile) -> None:
-    assert list(stored(proven)) == ["holds"]
+    assert list(stored(proven)) == ["holds", "visible"]
     assert store_path(proven).read_text().endswith("}\n")
